@@ -39,15 +39,19 @@ impl Database {
         let scripts = Arc::new(Scripts::new(queries));
         let resources = Arc::new(Resources::new(scripts));
         let database = Arc::new(Self { lifecycle: Arc::new(Lifecycle::new(resources)) });
+        // Before anything is served: half moved partitions go back first.
         database.roll_back_interrupted().await?;
         if database.is_shared() {
             database.check_partitions().await?;
         } else {
+            // Only where this process is alone: elsewhere a partition without a container may be in creation.
             database.remove_orphaned_partitions().await?;
         }
         // Before looking for purges: a process that starts one later then sees this process.
         database.share_budgets().await?;
+        // Before requests, which rely on the set to hide purged items.
         database.load_purges().await?;
+        // Marks may be behind a definition that was replaced just before a crash.
         for container in database.catalog.snapshot().containers() {
             database.unsettle_history(container.rid);
             database.set_history_mark(container.rid).await?;
@@ -55,6 +59,7 @@ impl Database {
         database.start_maintenance();
         database.resume_repartitions();
         database.start_following();
+        // An offer was replaced before the stop; its partitions are still to be split.
         if database.catalog.snapshot().offers.values().any(|offer| offer.pending) {
             database.wake_maintenance();
         }
@@ -100,6 +105,7 @@ impl Database {
 
     /// Stops background work and closes the store. Requests that come later fail as unavailable.
     pub async fn close(&self) -> Result<()> {
+        // In this order: long work stops by itself, then those who could start new work, then the store.
         self.begin_stopping();
         self.following.stop();
         self.repartitions.stop();

@@ -8,6 +8,7 @@ pub(crate) fn commit_failure(error: CommitError) -> Error {
     match error {
         CommitError::Fenced => partition_gone(),
         CommitError::Busy => Error::new(
+            // Soon: a queue that is full empties within a few groups.
             ErrorKind::TooManyRequests { retry_after_ms: 20 },
             "Too many writes are waiting for this partition. Please retry after the given time.",
         ),
@@ -28,6 +29,7 @@ pub(crate) fn commit_failure(error: CommitError) -> Error {
             )
         }
         CommitError::Full(detail) => storage_full(&detail),
+        // The wire has no answer for an unknown outcome. 503 makes clients retry.
         CommitError::Unavailable(detail) | CommitError::Unknown(detail) => {
             tracing::error!(detail, "the store could not commit");
             unavailable()
@@ -44,6 +46,7 @@ pub(crate) fn store_failure(error: StoreError) -> Error {
         ),
         StoreError::Damaged { place, detail } => {
             tracing::error!(place, detail, "the store found damaged data");
+            // The place is named on purpose: the operator has to repair or restore this file.
             Error::internal(format!("The stored data is damaged in {place}."))
         }
         StoreError::TooLarge(detail) => {
@@ -95,6 +98,7 @@ pub(crate) fn script_failure(error: ScriptError) -> Error {
             format!("Encountered exception while compiling Javascript. Exception = {text}"),
         ),
         ScriptError::Thrown { text, stack, number } => {
+            // The service repeats the text as the first line of its stack trace.
             let mut message = format!(
                 "Encountered exception while executing function. Exception = {text}\r\nStack trace: {text}"
             );

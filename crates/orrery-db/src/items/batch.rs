@@ -241,6 +241,7 @@ pub(crate) fn prepare(
         Some(id) => ItemId::parse(id),
         None => Err(orrery_model::ids::missing_properties(&["id"])),
     };
+    // Closures, because each kind of operation needs only some of these, and a missing one is an error only then.
     let body =
         || operation.body.as_ref().ok_or_else(|| orrery_model::ids::missing_properties(&["resourceBody"]));
     let named_key = || definition.check_full(required_key(key)?);
@@ -254,6 +255,7 @@ pub(crate) fn prepare(
             let (key, item) = item(Missing::Made)?;
             (key, item.id.clone(), ActionKind::Upsert(item))
         }
+        // The id comes from the request and the item from the body: if they differ, the item is renamed.
         BatchKind::Replace => {
             let id = named_id()?;
             let (key, item) = item(Missing::Found)?;

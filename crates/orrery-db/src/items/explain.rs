@@ -49,8 +49,10 @@ impl Items {
                 script: None,
                 container,
             };
+            // Decided by the store like a real one, in order and on the newest values, and then rejected.
             let decided = orrery_storage::commit(&*self.store, partition.store, DryRun(transaction)).await;
             match decided.map_err(commit_failure) {
+                // Prepared with an older index: look at the catalog and try again.
                 Ok(decided) if decided.out.stale => {}
                 Ok(decided) => {
                     let result = decided.out.results.into_iter().next().expect("one action has one result");
@@ -81,6 +83,7 @@ impl Items {
 /// The components of a write's total charge: what is not size, removal or patching is index terms.
 fn write_parts(charge: Charge, new_bytes: Option<usize>, removes: bool, patch_count: usize) -> Vec<Part> {
     let without_terms: Charge =
+        // Without terms first, to find out what the rest of the charge stands for.
         cost::write_parts(new_bytes, removes, 0, patch_count).iter().map(|part| part.charge).sum();
     let terms = cost::terms_for(charge.hundredths().saturating_sub(without_terms.hundredths()));
     cost::write_parts(new_bytes, removes, terms, patch_count)
@@ -102,6 +105,7 @@ impl Op for DryRun {
 
     fn decide(&self, view: &dyn View, lsn: Lsn) -> Decision<TransactionOutcome> {
         match self.0.decide(view, lsn) {
+            // The outcome without the writes; a rejected decision consumes no LSN.
             Decision::Write(_, outcome) => Decision::Reject(outcome),
             other => other,
         }

@@ -31,6 +31,7 @@ impl SyntheticPolicy {
     ) -> Result<Bytes> {
         let paths = self.definition.key_paths();
         let given = named.map_or(&[][..], |key| key.parts());
+        // The request's key fills in what the item lacks, so that both together determine the rest.
         let item = Given { item: Properties(value), paths: &paths, parts: given };
         let absent = |path: &&Path| item.property(path) == Property::Missing;
         if missing == Missing::Found && self.definition.is_random() && paths.iter().any(absent) {
@@ -40,6 +41,7 @@ impl SyntheticPolicy {
         }
         let key = self.definition.key_of(&item, &mut EnvRandom(env)).map_err(|error| refused(&error))?;
         let mut added: Vec<(&Path, Value)> = Vec::new();
+        // Only what is missing is added; what the item says is checked against the definition by `key_of`.
         for (path, part) in paths.iter().zip(parts(&key)) {
             if Properties(value).property(path) == Property::Missing {
                 added.push((
@@ -48,12 +50,14 @@ impl SyntheticPolicy {
                 ));
             }
         }
+        // The version tells readers which strategy built the key.
         if let Some(path) = self.definition.version_property()
             && Properties(value).property(path) == Property::Missing
         {
             added.push((path, Value::from(i64::from(key.version))));
         }
         let mut text = text;
+        // The key is complete by now, so the item may change.
         for (path, part) in added {
             text = place(value, &text, path, part)?;
         }
@@ -94,6 +98,7 @@ fn place(item: &mut Value, text: &[u8], path: &Path, value: Value) -> Result<Byt
     };
     let (first, rest) = path.names().split_first().expect("a path has a name");
     let top = item.as_object_mut().ok_or_else(refused)?;
+    // The new property lies inside an existing object, so the text is printed anew.
     if top.contains(first) {
         let (last, above) = path.names().split_last().expect("a path has a name");
         let mut object = top;
@@ -111,6 +116,7 @@ fn place(item: &mut Value, text: &[u8], path: &Path, value: Value) -> Result<Byt
         object.set(name.as_str(), inner);
         object.into()
     });
+    // The client's text stays as it is, with one more member at its end.
     let mut out = String::with_capacity(text.len() + 64);
     let body = text.strip_suffix(b"}").and_then(|body| std::str::from_utf8(body).ok());
     out.push_str(body.ok_or_else(|| Error::internal("an item's text does not end as an object"))?);

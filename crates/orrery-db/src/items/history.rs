@@ -40,6 +40,7 @@ pub(crate) struct Unsettled(Mutex<HashMap<ContainerRid, u64>>);
 impl Items {
     /// For how many seconds all versions are retained; none if only the latest is.
     pub(crate) fn history_seconds(&self, container: &Container) -> Option<i64> {
+        // The container's own policy, or the server's default.
         let own = container.definition.change_feed_retention_minutes.filter(|minutes| *minutes > 0);
         let minutes = own.or(self.options.change_feed_retention_minutes.filter(|minutes| *minutes > 0));
         minutes.map(|minutes| i64::from(minutes) * 60)
@@ -49,12 +50,15 @@ impl Items {
     pub(crate) async fn history_floor(&self, partition: &Partition) -> Result<Option<Lsn>> {
         let scan = ReadRequest::Scan(Scan::forward(keys::history_marks(), usize::from(u16::MAX)));
         let page = self.store.read(partition.store, scan).await.map_err(store_failure)?;
+        // The highest counts: after a merge each sequence has a mark, and the history is complete only where all
+        // are.
         Ok(page.entries.iter().map(|entry| number(&entry.value)).max())
     }
 
     /// Enables history in a new partition from its first write on.
     pub(crate) async fn record_from_the_start(&self, partition: PartitionRef) -> Result<()> {
         let mut writes = WriteSet::default();
+        // Position 0: everything that is ever written will be there.
         writes.put(keys::history_mark(0), Bytes::copy_from_slice(&0u64.to_be_bytes()));
         self.commit_as_it_is(partition, writes).await?;
         Ok(())
@@ -62,6 +66,7 @@ impl Items {
 
     /// Schedules a check of the container's marks.
     pub(crate) fn unsettle_history(&self, container: ContainerRid) {
+        // A counter and not a flag: a check that began before may then not clear it.
         *self.unsettled_histories.0.lock().entry(container).or_default() += 1;
     }
 
@@ -82,11 +87,13 @@ impl Items {
     async fn set_marks_once(&self, container: &Container) -> Result<()> {
         let on = self.history_seconds(container).is_some();
         for partition in &container.partitions {
+            // Reading first saves the write in the usual case.
             if self.history_floor(partition).await?.is_some() == on {
                 continue;
             }
             let numberings = partition.numberings.max(1);
             let decide = move |view: &dyn View, lsn| set_mark(view, lsn, on, numberings);
+            // Decided again inside: a split or another process may have set it meanwhile.
             self.commit_decision(partition, vec![keys::history_mark(0)], decide).await?;
         }
         Ok(())
@@ -108,6 +115,7 @@ impl Items {
         let before = match self.history_seconds(&container) {
             Some(seconds) => self.env.now_seconds().saturating_sub(seconds),
             None if unsettled.is_some() => i64::MAX,
+            // It keeps no history and has none left.
             None => return Ok(()),
         };
         for partition in &container.partitions {
@@ -130,6 +138,8 @@ impl Items {
             let old: Vec<Key> = page
                 .entries
                 .into_iter()
+                // Versions are in the order of their writes, so the old ones are in front. One that cannot be
+                // decoded goes too.
                 .take_while(|entry| {
                     Version::decode(&entry.value).is_none_or(|version| version.timestamp < before)
                 })
@@ -145,6 +155,7 @@ impl Items {
             if !trimmed || (count < entries_max && !page.more) || self.is_stopping() {
                 return Ok(());
             }
+            // There was something to trim, so there is probably more.
             entries_max = TRIM_AT_ONCE;
         }
     }
@@ -156,6 +167,7 @@ fn number(bytes: &[u8]) -> Lsn {
 
 /// Enables or disables history in one partition.
 fn set_mark(view: &dyn View, lsn: Lsn, on: bool, numberings: u16) -> Decision<()> {
+    // Another check was faster.
     if view.get(&keys::history_mark(0)).is_some() == on {
         return Decision::Reject(());
     }
@@ -180,6 +192,7 @@ fn trim(view: &dyn View, versions: &[Key], to: Lsn, everything: bool) -> Decisio
     }
     let mut writes = WriteSet::default();
     if let Some(floor) = floor {
+        // The mark moves in the same commit as the deletions: a reader never finds a gap that the mark denies.
         writes.put(keys::history_mark(0), Bytes::copy_from_slice(&floor.max(to).to_be_bytes()));
     }
     for key in versions {

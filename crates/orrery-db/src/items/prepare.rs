@@ -40,6 +40,7 @@ pub(crate) struct PreparedItem {
 impl PreparedItem {
     /// Validates an item's text.
     pub(crate) fn from_text(definition: &ContainerDefinition, text: &Bytes) -> Result<Self> {
+        // Before parsing: an oversized body must not cost more than its bytes.
         if text.len() > ITEM_BYTES_MAX {
             return Err(too_large());
         }
@@ -64,7 +65,9 @@ impl PreparedItem {
         let (mut value, text) = parse_item(text)?;
         let body = without_system_properties(&text, &value)?;
         remove_system_properties(&mut value);
+        // The key is added to the text as well as to the value, so that both say the same.
         let body = policy.fill(&mut value, body, named, missing, env)?;
+        // Checked again, since the key has made it longer.
         if body.len() > ITEM_BYTES_MAX {
             return Err(too_large());
         }
@@ -85,6 +88,7 @@ impl PreparedItem {
         let id = ItemId::from_body(value.as_object().ok_or_else(not_an_object)?)?;
         let ttl = item_ttl(&value)?;
         let unique_hashes = unique_hashes(definition, &value)?;
+        // Usually the client's text is what the value prints as, and is stored without a copy.
         let printed = value.to_json();
         let (body, is_plain) = if printed.as_bytes() == body {
             (body, true)
@@ -129,6 +133,7 @@ fn unique_hash(value: &Value, paths: &[orrery_model::path::KeyPath]) -> Result<[
     let mut hasher = Sha256::new();
     for path in paths {
         match value.at_path(path.segments()) {
+            // Some(Value::Null)|Each type has its own first byte, so that "1" and 1 are different values.
             None | Some(Value::Null) => hasher.update([1]),
             Some(Value::Bool(flag)) => hasher.update([if *flag { 3 } else { 2 }]),
             Some(Value::Number(number)) => {
@@ -138,6 +143,7 @@ fn unique_hash(value: &Value, paths: &[orrery_model::path::KeyPath]) -> Result<[
             }
             Some(Value::String(text)) => {
                 hasher.update([8]);
+                // The length makes the encoding injective: ("ab", "c") differs from ("a", "bc").
                 hasher.update((text.len() as u64).to_be_bytes());
                 hasher.update(text.as_bytes());
             }
@@ -189,6 +195,7 @@ fn without_system_properties(text: &Bytes, value: &Value) -> Result<Bytes> {
     if !SYSTEM_PROPERTIES.iter().any(|name| value.get(name).is_some()) {
         return Ok(trimmed);
     }
+    // Parsed as raw texts: printing the value would change numbers and repeated names.
     let members: Members<'_> = serde_json::from_slice(&trimmed)
         .map_err(|error| Error::bad_request(format!("The input content is invalid because {error}.")))?;
     let mut out = String::with_capacity(trimmed.len());
@@ -229,6 +236,7 @@ impl<'de> Deserialize<'de> for Members<'de> {
             }
 
             fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<Self::Value, A::Error> {
+                // A list and not a map: repeated names are kept, in their order.
                 let mut members = Vec::new();
                 while let Some(name) = access.next_key::<String>()? {
                     members.push((Cow::Owned(name), access.next_value::<&'de RawValue>()?));

@@ -40,8 +40,10 @@ fn check_order(query: &Query, definition: &ContainerDefinition) -> Result<()> {
             paths.iter().map(path).collect()
         })
         .collect();
+    // Several sort items need a composite index in their order, as in the service.
     indexes::check_composite_order(query, &composites).map_err(|error| invalid_query(&[error]))?;
     let Some(keys) = indexes::order_paths(query) else { return Ok(()) };
+    // More than one: the check above has decided.
     let [(path, _)] = keys.as_slice() else { return Ok(()) };
     if path.is_empty() || is_sortable(path, definition) {
         return Ok(());

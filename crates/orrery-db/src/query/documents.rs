@@ -40,6 +40,7 @@ impl Queries {
                 _ => return Err(continuation::invalid()),
             },
         };
+        // The whole feed is evaluated for each page: it is small, and bounded by the account's limits.
         let mut pipeline = Pipeline::new(plain_program(request)?, Options::default());
         let (random, policies) = (Random::new(self.env.random_u64()), Policies::default());
         let context = Context::new(self.env.now_ms(), &random, &policies);
@@ -48,6 +49,7 @@ impl Queries {
             pipeline.feed(Row { document, ordinal, text_bytes: 0 }, &context).map_err(failed)?;
         }
         pipeline.finish(&context).map_err(failed)?;
+        // Rows of earlier pages are computed again and skipped, since nothing is kept between pages.
         let mut rows: Vec<_> =
             pipeline.take().into_iter().map(|output| output.value).skip(returned).collect();
         let continuation = (rows.len() > count_max).then(|| {

@@ -99,15 +99,20 @@ impl Queries {
         let started = monotonic::now();
         let rows_max = options.page.count_max(100, PAGE_ROWS_MAX)?;
         let prepared = Prepared::of(request, &container.definition)?;
+        // Which keys can match; everything below reads only those.
         let windows = Windows::find(container, options, &prepared.program)?;
+        // Before anything is read: writes of other processes under a newer index may lack the entries that this
+        // view looks for.
         self.check_index_view(container, &windows.ranges).await?;
         Self::refuse_what_clients_merge(container, options, request, &prepared, &windows)?;
+        // The token must be of this query; a position that is not is a 400.
         let token = PageToken::of(self, container, request, &prepared.query);
         let from = token.open(options)?;
         let (random, timing) = (Random::new(self.env.random_u64()), Timing::default());
         let now_ms = self.env.now_ms();
         let functions = QueryFunctions::of(self, container, &prepared.query, now_ms)?;
         let program = &prepared.program;
+        // A TOP or LIMIT below the page size also bounds how much is read ahead.
         let rows_wanted = program
             .rows_max()
             .map_or(rows_max, |rows| rows_max.min(usize::try_from(rows).unwrap_or(rows_max)));
@@ -154,6 +159,7 @@ impl Queries {
             stands_for_entries: false,
         };
         let planning = monotonic::now();
+        // The plan: what the filter implies, and which parts of that the index can answer.
         let condition =
             index_condition(prepared.as_indexed(request, container)?.as_ref(), &run.context(None));
         let paths = find_paths(container, options, &prepared, &condition, &windows);
@@ -198,10 +204,12 @@ impl Queries {
         prepared: &Prepared,
         windows: &Windows,
     ) -> Result<()> {
+        // One key, or none, lies in one partition: there is nothing to merge.
         let may_cross = !windows.are_points || windows.ranges.len() > 1;
         if options.client_merge == ClientMerge::Never || !may_cross {
             return Ok(());
         }
+        // features|A closure, since planning costs as much as compiling and most requests end before it.
         let plan = |features| plan_in(container, &prepared.query, request, features);
         if client_merge::is_asked(options, prepared.program.collects_over_container(), plan)? {
             return Err(Error::new(ErrorKind::CrossPartitionQuery, NOT_SERVED));
@@ -237,6 +245,7 @@ impl PageToken {
     /// Where the client wants to continue.
     fn open(&self, options: &QueryOptions) -> Result<Option<Position>> {
         let Some(token) = &options.page.continuation else { return Ok(None) };
+        // The token does not say what it is for, so both scopes are tried: the wrong one fails its checksum.
         let in_order = self.order.as_ref().map(|scope| continuation::open(&self.secret, scope, token));
         let payload = match in_order {
             Some(Ok(payload)) => payload,
@@ -275,6 +284,7 @@ fn find_paths(
 
 /// The metrics of a finished page.
 fn complete(run: Run<'_>, rows: &Rows, timing: &Timing) -> QueryMetrics {
+    // A scan that replaces index entries is charged like the entries.
     let unread_entries = if run.stands_for_entries { run.metrics.items_read } else { 0 };
     QueryMetrics {
         output_items: rows.count as u64,

@@ -20,6 +20,7 @@ impl Queries {
         options: &QueryOptions,
         request: &QueryRequest,
     ) -> Result<Value> {
+        // All alternatives are counted, which a normal page avoids.
         let options = QueryOptions { index_metrics: true, advice: true, probe_all: true, ..options.clone() };
         let page = self.query_items(receipt, at, &options, request).await?;
         // A plan is for several partitions; not every query on one partition has one.

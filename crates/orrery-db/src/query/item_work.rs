@@ -24,6 +24,7 @@ impl ItemWork {
             Visited::Query(query) => {
                 queries += 1;
                 let joins = query.from.as_ref().is_some_and(|from| from.sources.len() > 1);
+                // A subquery runs once per item, or once per row of a join.
                 work.multiplies |= joins || queries > 1;
             }
             Visited::Expression(expr) => {

@@ -72,6 +72,7 @@ struct Cancelled {
 
 impl Cancellation {
     pub fn cancel(&self) {
+        // The flag first: whoever is woken looks at it.
         self.0.flag.store(true, Ordering::Release);
         self.0.notify.notify_waiters();
     }
@@ -93,6 +94,7 @@ impl Cancellation {
 
     /// Resolves once cancelled.
     pub async fn cancelled(&self) {
+        // Created before the flag is read, so that a cancellation in between is not missed.
         let notified = self.0.notify.notified();
         if !self.is_cancelled() {
             notified.await;

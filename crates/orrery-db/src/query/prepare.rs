@@ -44,6 +44,7 @@ impl Prepared {
         let started = monotonic::now();
         let query = parse(request)?;
         let parse_time = monotonic::elapsed(started);
+        // An ORDER BY that the container's policy does not serve is rejected, as in the service (`checks.rs`).
         checks::check(&query, definition)?;
         let (policies, computed) = (policies(definition), computed_properties(definition)?);
         let settings = Settings { parameters: &request.parameters, computed: &computed, policies: &policies };
@@ -57,10 +58,12 @@ impl Prepared {
     pub(super) fn as_indexed(&self, request: &QueryRequest, container: &Container) -> Result<Arc<Program>> {
         let (definition, held) = (&container.definition, &container.index.serving.computed);
         let is_held = |name: &str| held.holds(definition, name);
+        // The usual case: the program is the same, so it is shared.
         if !definition.computed_properties.iter().any(|property| is_held(&property.name)) {
             return Ok(Arc::clone(&self.program));
         }
         let mut computed = computed_properties(definition)?;
+        // Properties that the index holds stay paths in the condition instead of being replaced by their queries.
         computed.retain(|property| !is_held(&property.name));
         let (parameters, policies) = (&request.parameters, &self.policies);
         compile(&self.query, Settings { parameters, computed: &computed, policies })

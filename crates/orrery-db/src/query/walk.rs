@@ -14,6 +14,7 @@ pub(super) fn walk<'q>(query: &'q Query, visit: &mut dyn FnMut(Visited<'q>)) {
     for expr in selected.into_iter().chain(&query.filter).chain(&query.group_by).chain(sorted) {
         walk_expression(expr, visit);
     }
+    // Subqueries in FROM are not expressions, so they are visited here.
     for source in query.from.iter().flat_map(|from| &from.sources) {
         if let Collection::Subquery(query) = &source.collection {
             walk(query, visit);
@@ -23,6 +24,7 @@ pub(super) fn walk<'q>(query: &'q Query, visit: &mut dyn FnMut(Visited<'q>)) {
 
 fn walk_expression<'q>(expr: &'q Expr, visit: &mut dyn FnMut(Visited<'q>)) {
     visit(Visited::Expression(expr));
+    // `children` does not descend into subqueries.
     if let ExprKind::Subquery { query, .. } = &expr.kind {
         walk(query, visit);
     }

@@ -69,6 +69,7 @@ impl Resources {
         self.check_known(&body)?;
         let catalog = self.catalog.snapshot();
         // Missing keys are reported before other errors in the policy.
+        // An unknown database is reported further down.
         if let Ok(owner) = catalog.database(database) {
             check_policy_keys(owner, &body)?;
         }
@@ -77,9 +78,12 @@ impl Resources {
         let synthetic = SyntheticPolicy::of(&definition, true)?;
         let owner = catalog.database(database)?;
         check_can_create(owner, &definition)?;
+        // As in the service: without throughput of its own it shares the database's, if that has any, and gets the
+        // default otherwise.
         let shares = throughput.is_none() && catalog.offer_of(OfferOwner::Database(owner.rid)).is_some();
         let own_throughput = throughput.or((!shares).then_some(DEFAULT_THROUGHPUT));
         let count = self.options.partitions_at_creation;
+        // An option of tests and benchmarks; normally the throughput decides.
         let count = count.unwrap_or_else(|| {
             own_throughput.unwrap_or(DEFAULT_THROUGHPUT).partition_count_of(self.partition_throughput_max())
         });
@@ -99,6 +103,7 @@ impl Resources {
         }
         let random = self.env.random_u64();
         let limit = self.options.account_resources_max;
+        // The checks are repeated inside: another request may have taken the name since.
         let reply = self.catalog.change(|change| {
             let owner = Arc::clone(change.catalog.database(database)?);
             check_can_create(&owner, &definition)?;
@@ -118,6 +123,7 @@ impl Resources {
             Ok(reply)
         });
         let reply = reply.await;
+        // Nothing refers to them, so this only saves the next start the work.
         if reply.is_err() {
             for partition in stores {
                 self.store.destroy(partition.id).await.map_err(store_failure)?;
@@ -139,6 +145,8 @@ impl Resources {
             change.put_account();
             Ok(partitions)
         });
+        // Numbers are taken in a change of their own: a crash afterwards wastes them, but never gives one away
+        // twice.
         let partitions = numbers.await?;
         for partition in &partitions {
             self.store.create(partition.id, lsn).await.map_err(store_failure)?;
@@ -171,6 +179,7 @@ impl Resources {
         let (reply, to_verify, rerecorded) = self
             .catalog
             .change(|change| {
+                // Looked up inside the change, so that the etag is compared with the newest version.
                 let current = Arc::clone(change.catalog.database(database)?.container(container)?);
                 check_etag(if_match, current.stamp)?;
                 if current.repartition.is_some() {
@@ -178,6 +187,7 @@ impl Resources {
                 }
                 let definition = current.definition.replace(&body)?;
                 check_what_is_done(&definition)?;
+                // Builds a new generation only if the policy or the computed properties differ.
                 let mut index =
                     current.index.with_policy(&definition.indexing, &definition.computed_properties);
                 let mut synthetic = SyntheticPolicy::of(&definition, false)?;
@@ -186,6 +196,7 @@ impl Resources {
                 };
                 let mut to_verify = None;
                 match (&synthetic, &current.synthetic) {
+                    // Unchanged and in use: the items need not be checked again.
                     (Some(new), Some(own)) if own.routes && is_same(new, own) => {
                         synthetic = Some(Arc::clone(own));
                     }
@@ -194,6 +205,7 @@ impl Resources {
                         index.version += 1;
                         to_verify = Some(Arc::clone(&current));
                     }
+                    // Without a policy nothing routes by it, so nothing must be verified.
                     (None, _) => {}
                 }
                 let container = Container {
@@ -211,10 +223,12 @@ impl Resources {
                 Ok((reply, to_verify, keeps_other_versions.then_some(rid)))
             })
             .await?;
+        // Before the reply: whoever has read it may rely on the history from then on.
         if let Some(rid) = rerecorded {
             self.unsettle_history(rid);
             self.set_history_mark(rid).await?;
         }
+        // Checks all items, and reverts the change if one does not match.
         if let Some(before) = to_verify {
             self.verify_policy(before.rid, &before).await?;
         }
@@ -243,6 +257,7 @@ impl Resources {
                 Ok(container.partitions.iter().map(|partition| partition.store.id).collect())
             })
             .await?;
+        // In the background: the catalog no longer knows them, so nobody can reach them.
         self.destroy_partitions(partitions);
         Ok(())
     }
@@ -259,6 +274,7 @@ impl Resources {
         receipt.at(container);
         let etag = format!("\"{}\"", container.routing_version);
         let known = if_none_match.and_then(|etag| etag.trim_matches('"').parse::<u64>().ok());
+        // Equal, not greater: a client that knows more has seen another container.
         if known == Some(container.routing_version) {
             return Ok(RangesPage::NotModified { etag });
         }
@@ -303,6 +319,7 @@ impl Resources {
             let page =
                 self.store.read(partition.store, ReadRequest::Scan(scan)).await.map_err(store_failure)?;
             for entry in &page.entries {
+                // Counters in an unknown format are left out of a status; a write would refuse them.
                 let Some(statistics) = Statistics::decode(&entry.value) else { continue };
                 let usage = Usage { items: statistics.items, bytes: statistics.bytes };
                 sum.items += usage.items;
@@ -396,6 +413,7 @@ fn new_container(
 fn unused_rid(database: &DatabaseEntry, random: u64) -> ContainerRid {
     let owner: DatabaseRid = database.rid;
     let candidates = (0u32..).map(|step| {
+        // Random, so that clients with cached RIDs do not take a new container for an old one.
         let number = u32::try_from(random & 0x7FFF_FFFF).expect("31 bits are left");
         ContainerRid::new(owner, number.wrapping_add(step))
     });

@@ -25,6 +25,7 @@ impl Resources {
         let limit = self.options.account_resources_max;
         let random = self.env.random_u64();
         self.change_catalog(receipt, |change| {
+            // By id only. A name that looks like a RID is legal.
             if change.catalog.databases().any(|database| *database.id == *name.as_str()) {
                 return Err(already_exists());
             }
@@ -58,9 +59,11 @@ impl Resources {
                 check_etag(if_match, database.stamp)?;
                 let containers = database.containers.values();
                 let owners = containers.clone().map(|container| OfferOwner::Container(container.rid));
+                // Offers are keyed by RIDs of their own and would outlive their owners.
                 for owner in owners.chain([OfferOwner::Database(database.rid)]) {
                     remove_offer_of(change, owner);
                 }
+                // Collected before the containers go.
                 let partitions = containers.flat_map(|container| &container.partitions).map(|p| p.store.id);
                 let partitions = partitions.collect();
                 change.remove_database(&database);
@@ -101,6 +104,7 @@ pub(crate) fn check_account_size(catalog: &Catalog, limit: usize) -> Result<()> 
 /// numbers are avoided because their text would be ambiguous in a path.
 fn unused_rid(catalog: &Catalog, random: u64) -> DatabaseRid {
     let candidates =
+        // In large steps, so that after a collision the next candidate is not a neighbour of the taken one.
         (0..).map(|step: u64| random.wrapping_add(step.wrapping_mul(0x9E37_79B9_7F4A_7C15)) >> 32);
     let rids = candidates.map(|number| DatabaseRid(u32::try_from(number).expect("32 bits are left")));
     let free =

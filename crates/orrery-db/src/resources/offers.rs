@@ -43,6 +43,7 @@ impl Resources {
             .values()
             .map(|offer| (offer.document.rid.to_string(), self.offer_value(&catalog, offer)))
             .collect();
+        // Pages continue after a RID, so they need its text order.
         offers.sort_by(|a, b| a.0.cmp(&b.0));
         let offers = offers.iter().map(|(rid, value)| (rid.as_str(), value.clone()));
         self.metadata_page("offers", String::new(), page, offers)
@@ -67,6 +68,7 @@ impl Resources {
             .change(|change| {
                 let current = Arc::clone(find(&change.catalog, rid)?);
                 check_etag(if_match, current.stamp)?;
+                // The splits under way are for the throughput of the last replacement.
                 if current.pending {
                     return Err(Error::new(
                         ErrorKind::Locked,
@@ -98,6 +100,7 @@ impl Resources {
             if !offer.pending || monotonic::timer_now() >= deadline {
                 return Ok(self.offer_reply(&catalog, offer));
             }
+            // Polled, because other processes may complete it.
             orrery_env::task::sleep(Duration::from_millis(5)).await;
         }
     }
@@ -114,6 +117,7 @@ fn needs_more_partitions(
     throughput: Throughput,
     share_max: u32,
 ) -> bool {
+    // A database's offer is divided into shares, not into partitions.
     let OfferOwner::Container(rid) = owner else { return false };
     let parts = catalog.container_by_rid(rid).map_or(1, |container| container.partitions.len().max(1));
     throughput.maximum().div_ceil(u32::try_from(parts).unwrap_or(u32::MAX)) > share_max
@@ -139,6 +143,7 @@ impl Resources {
 
     fn offer_value(&self, catalog: &Catalog, offer: &Offer) -> Value {
         let throughput = offer.document.throughput;
+        // What autoscale has reached is computed from the load, not stored.
         let current = self.scaled_throughput(catalog, offer.owner, throughput.idle(), throughput.maximum());
         let mut value = offer.document.to_value(current);
         if offer.pending

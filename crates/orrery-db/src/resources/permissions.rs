@@ -168,6 +168,7 @@ impl Wanted {
             .ok_or_else(|| Error::bad_request("The permissionMode must be 'All' or 'Read'."))?;
         let resource =
             body.get("resource").and_then(Value::as_str).ok_or_else(|| missing_properties(&["resource"]))?;
+        // Rejected when it is created rather than when its first token fails.
         if resource_token::Target::parse(resource).is_none() {
             return Err(Error::bad_request(format!(
                 "The resource '{resource}' of the permission must be the link of a container, or of an item, stored procedure, trigger or function in one."
@@ -202,6 +203,7 @@ impl Wanted {
     fn check_resource_is_free(&self, user: &User) -> Result<()> {
         let taken = user.permissions.values().any(|other| {
             *other.id != *self.id.as_str()
+                // Links with and without slashes at their ends are the same resource.
                 && other.resource.trim_matches('/') == self.resource.trim_matches('/')
                 && other.partition_key == self.partition_key
         });
@@ -228,6 +230,7 @@ fn take_permission(
     if_match: Option<&str>,
 ) -> Result<(Arc<DatabaseEntry>, User, Arc<Permission>)> {
     let database = Arc::clone(change.catalog.database(database)?);
+    // Permissions are part of their user's record, so a change of one is a change of the user.
     let mut user = User::clone(database.user(user)?);
     let current = Arc::clone(user.permission(permission)?);
     check_etag(if_match, current.stamp)?;

@@ -70,6 +70,7 @@ impl Recording {
 impl Recordings {
     /// Whether this container is being recorded.
     pub fn wants(&self, database: &str, container: &str) -> bool {
+        // Every request asks, so the usual answer costs one load and no lock.
         self.running.load(Ordering::Relaxed) > 0
             && self.list.lock().iter().any(|recording| {
                 recording.ended_ms.is_none()
@@ -84,6 +85,7 @@ impl Recordings {
         let running = list.iter_mut().find(|recording| {
             recording.ended_ms.is_none() && recording.database == database && recording.container == container
         });
+        // Stopped between the question and the answer.
         let Some(recording) = running else { return };
         let fits = recording.lines.len() < recording.requests_max
             && recording.bytes + line.len() <= RECORDED_BYTES_MAX
@@ -92,6 +94,7 @@ impl Recordings {
             recording.bytes += line.len();
             recording.lines.push(line);
         } else {
+            // Counted, so that the advisor knows that it sees only a part.
             recording.dropped += 1;
         }
     }
@@ -109,6 +112,7 @@ impl Recordings {
         let at =
             at.ok_or_else(|| Error::new(ErrorKind::NotFound, "There is no recording of this container."))?;
         let result = act(&mut list, at);
+        // `act` may have stopped or removed one.
         let running = list.iter().filter(|recording| recording.ended_ms.is_none()).count();
         self.running.store(running, Ordering::Relaxed);
         Ok(result)
@@ -148,6 +152,7 @@ impl Resources {
         if list.iter().any(|other| same(other) && other.ended_ms.is_none()) {
             return Err(Error::new(ErrorKind::Conflict, "The container is already being recorded."));
         }
+        // An earlier one of the same container has ended; it makes room.
         list.retain(|other| !same(other));
         if list.len() >= RECORDINGS_MAX {
             return Err(Error::bad_request(format!(
@@ -165,6 +170,7 @@ impl Resources {
     pub fn stop_recording(&self, database: &str, container: &str) -> Result<Value> {
         let now_ms = self.env.now_ms();
         self.recordings.with(database, container, |list, at| {
+            // Stopping twice keeps the first time.
             list[at].ended_ms.get_or_insert(now_ms);
             list[at].head().into()
         })

@@ -66,6 +66,7 @@ impl Target {
     /// be an item or a script; nothing else in a container can be granted.
     pub(crate) fn parse(link: &str) -> Option<Self> {
         let segments: Vec<&str> = link.split('/').filter(|segment| !segment.is_empty()).collect();
+        // Anything else, such as a database, yields no target: such a permission grants nothing.
         let (database, container, child) = match segments[..] {
             ["dbs", database, "colls", container] => (database, container, None),
             ["dbs", database, "colls", container, kind, id] => {
@@ -151,6 +152,7 @@ impl Wish<'_> {
 
 /// A new token for the permission.
 pub(crate) fn issue(catalog: &Catalog, permission: &Permission, expires: i64, nonce: u64) -> String {
+    // Resolved when the token is issued: later a container of another RID may have the name.
     let target = Target::parse(&permission.resource);
     let container = target.and_then(|target| {
         catalog.container(&target.database, &target.container).ok().map(|container| container.rid.to_string())
@@ -171,6 +173,7 @@ pub(crate) fn issue(catalog: &Catalog, permission: &Permission, expires: i64, no
 
 fn mac(secret: &[u8; 32], payload: &str) -> Hmac<Sha256> {
     let mut mac = Hmac::<Sha256>::new_from_slice(secret).expect("HMAC takes keys of any length");
+    // Separates these signatures from those of continuation tokens, which use the same secret.
     mac.update(b"resource-token\0");
     mac.update(payload.as_bytes());
     mac
@@ -182,6 +185,7 @@ fn verified_payload(secret: &[u8; 32], signature_part: &str) -> Result<Payload> 
     };
     let (payload, signature) = signature_part.trim_end_matches(';').split_once(';').ok_or_else(refused)?;
     let signature = URL_SAFE_NO_PAD.decode(signature).map_err(|_| refused())?;
+    // Verified before anything in the payload is looked at. `verify_slice` compares in constant time.
     mac(secret, payload).verify_slice(&signature).map_err(|_| refused())?;
     let payload = URL_SAFE_NO_PAD.decode(payload).map_err(|_| refused())?;
     serde_json::from_slice(&payload).map_err(|_| refused())
@@ -209,15 +213,18 @@ impl Resources {
 
     /// Rejects what the grant does not cover.
     pub fn check_grant(&self, grant: &Grant, access: &Access<'_>) -> Result<()> {
+        // One snapshot for all checks, so that they agree on what exists.
         let catalog = self.catalog.snapshot();
         let granted = catalog.container(&grant.target.database, &grant.target.container);
         let wanted = catalog.container(access.database, access.container);
         let (Ok(granted), Ok(wanted)) = (granted, wanted) else {
             return Err(insufficient("The token is for another resource."));
         };
+        // The name may belong to another container by now.
         if granted.rid != grant.container {
             return Err(insufficient("The container that the token was issued for no longer exists."));
         }
+        // By RID, since token and request may write the same container differently.
         if wanted.rid != granted.rid {
             return Err(insufficient("The token is for another container."));
         }
@@ -236,6 +243,7 @@ impl Resources {
 fn covers_container(grant: &Grant, access: &Access<'_>, container: &Container) -> Result<()> {
     let Some(allowed) = &grant.partition_key else { return Ok(()) };
     match access.wish {
+        // Routing information names no item, and without it a client cannot send any request.
         Wish::Routing => Ok(()),
         // Some clients plan without a key and query with it.
         Wish::Plan if access.partition_key.is_none() => Ok(()),
@@ -299,6 +307,7 @@ fn covers_key(allowed: &PartitionKey, access: &Access<'_>, container: &Container
         ));
     }
     match access.partition_key {
+        // A hierarchical key may be longer than the granted one, never shorter.
         Some(key) if key.starts_with(allowed) => Ok(()),
         _ => Err(insufficient("The token is for another partition key.")),
     }
@@ -312,6 +321,7 @@ enum ItemName<'a> {
 }
 
 fn item_of<'a>(database: &str, item: &'a str, container: &Container) -> ItemName<'a> {
+    // A path consists of RIDs or of names; the database's segment tells which.
     let by_rid = database == container.rid.database().to_string();
     let rid = ItemRid::parse(item).filter(|rid| by_rid && rid.container == container.rid);
     rid.map_or(ItemName::Id(item), ItemName::Rid)
@@ -322,15 +332,18 @@ fn current_grant(catalog: &Catalog, payload: &Payload) -> Result<Grant> {
     let revoked = || insufficient("The permission that the token was issued for was deleted or replaced.");
     let rid = PermissionRid::parse(&payload.permission).ok_or_else(revoked)?;
     let database = catalog.database_by_rid(rid.user.database()).ok_or_else(revoked)?;
+    // By RID and not by name: a user that was created again is another one.
     let user = database.users.values().find(|user| user.rid == rid.user).ok_or_else(revoked)?;
     let permission =
         user.permissions.values().find(|permission| permission.rid == rid).ok_or_else(revoked)?;
+    // Replaced by a permission on something else; the token must not follow it there.
     if *permission.resource != *payload.resource {
         return Err(revoked());
     }
     let container = payload.container.as_deref().and_then(ContainerRid::parse).ok_or_else(revoked)?;
     let token_key = payload.key.as_deref().map(|text| PartitionKey::parse_json(text.as_bytes())).transpose();
     let token_key = token_key.map_err(|_| revoked())?;
+    // The narrower of the two keys, or none if they exclude each other.
     let partition_key = match (token_key, permission.partition_key.clone()) {
         (Some(token), Some(now)) if token.starts_with(&now) => Some(token),
         (Some(token), Some(now)) if now.starts_with(&token) => Some(now),
@@ -340,6 +353,7 @@ fn current_grant(catalog: &Catalog, payload: &Payload) -> Result<Grant> {
     Ok(Grant {
         target: Target::parse(&payload.resource).ok_or_else(revoked)?,
         container,
+        // Both must allow it: a replaced permission can take rights away, but give a token no more than it had.
         may_write: payload.all && permission.mode == PermissionMode::All,
         partition_key,
     })

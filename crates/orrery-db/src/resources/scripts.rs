@@ -38,6 +38,7 @@ impl Resources {
             still_there(&change.catalog, &container)?;
             let scripts = change.catalog.scripts(container.rid);
             let existing = scripts.get(kind, wanted.id.as_str()).ok().cloned();
+            // An upsert keeps the RID: clients may address the script by it.
             let rid = match &existing {
                 Some(_) if !upsert => return Err(already_exists()),
                 Some(existing) => existing.rid,
@@ -103,6 +104,7 @@ impl Resources {
             let scripts = change.catalog.scripts(container.rid);
             let current = scripts.get(kind, id)?;
             check_etag(if_match, current.stamp)?;
+            // A new name must be free, and the record goes with the old one.
             if *current.id != *wanted.id.as_str() {
                 if scripts.get(kind, wanted.id.as_str()).is_ok() {
                     return Err(already_exists());
@@ -159,6 +161,7 @@ fn check_count(scripts: &ContainerScripts, kind: ScriptKind) -> Result<()> {
 
 fn unused_rid(scripts: &ContainerScripts, container: &Container, kind: ScriptKind, random: u64) -> ChildRid {
     let candidates = (0u64..).map(|step| {
+        // 32 bits and never 0, which is the RID of built-in procedures.
         let ordinal = (random >> 32).wrapping_add(step) & 0xFFFF_FFFF;
         ChildRid::new(container.rid, kind.child_kind(), ordinal.max(1))
     });
@@ -188,10 +191,12 @@ impl Wanted {
         let source = text("body")?;
         if source.trim().is_empty() {
             return Err(Error::new(
+                // The service's message and code for a text that does not compile.
                 ErrorKind::Script { code: u16::MAX },
                 "Encountered exception while compiling Javascript. The script is empty.",
             ));
         }
+        // Bounded when it is stored, because a larger one would only fail when it is called.
         if source.len() > BODY_BYTES_MAX {
             return Err(Error::new(ErrorKind::TooLarge, "Request size is too large"));
         }

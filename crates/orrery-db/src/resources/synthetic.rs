@@ -32,6 +32,7 @@ impl Resources {
         let mut body = current.definition.to_value();
         let object = body.as_object_mut().ok_or_else(|| Error::internal("a definition is no object"))?;
         object.set(SYNTHETIC_KEY, policy.cloned().unwrap_or(Value::Null));
+        // The same path as a client's replacement, with its checks and its verification.
         self.replace_container(
             &mut crate::Receipt::default(),
             (database, container),
@@ -62,9 +63,12 @@ impl Resources {
                 }
                 let container = match &verified {
                     Ok(()) => {
+                        // From here on queries may be routed by it.
                         let synthetic = SyntheticPolicy::of(&current.definition, true)?;
                         Container { synthetic, ..Container::clone(&current) }
                     }
+                    // Back to the definition from before, under a new etag, because clients may have seen the
+                    // other one.
                     Err(_) => Container {
                         definition: before.definition.clone(),
                         synthetic: before.synthetic.clone(),
@@ -86,6 +90,7 @@ impl Resources {
         let catalog = self.catalog.snapshot();
         let container = existing(&catalog, rid)?;
         let Some(policy) = &container.synthetic else { return Ok(()) };
+        // Writes that do not know the policy are rejected first; otherwise one could slip in behind the scan.
         self.fence_writers(container).await?;
         for partition in &container.partitions {
             let mut range = keys::items_in(&partition.range);

@@ -31,6 +31,7 @@ impl Resources {
             match database.users.get(name.as_str()) {
                 Some(_) if !upsert => Err(already_exists()),
                 Some(user) => {
+                    // A user has nothing to replace but its stamp; its permissions stay.
                     let user = User { stamp: change.stamp, ..User::clone(user) };
                     Ok(put(change, &database, user, false))
                 }
@@ -67,6 +68,7 @@ impl Resources {
             let database = Arc::clone(change.catalog.database(database)?);
             let current = Arc::clone(database.user(user)?);
             check_etag(if_match, current.stamp)?;
+            // The record is keyed by RID, but the catalog finds users by name.
             if *current.id != *name.as_str() {
                 if database.users.contains_key(name.as_str()) {
                     return Err(already_exists());

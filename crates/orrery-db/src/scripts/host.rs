@@ -48,7 +48,9 @@ impl Host for ChannelHost {
     fn call(&mut self, operation: &str, payload: &str) -> Option<String> {
         let (answer, answered) = oneshot::channel();
         let asked = Asked { operation: operation.to_owned(), payload: payload.to_owned(), answer };
+        // A closed channel means that the request is gone; without an answer the script ends.
         self.asked.send(asked).ok()?;
+        // Blocks the script's own thread, never one that serves requests.
         answered.blocking_recv().ok()
     }
 
@@ -89,9 +91,11 @@ impl Session<'_> {
         let limits = Limits::for_time(self.database.options.script_time_max);
         let places = &self.database.slots;
         let script = ScriptText::of(self.container.rid, &invocation.source);
+        // Waits here, before a thread is taken.
         let place = places.enter(script).await?;
         receipt.add(cost::script());
         let (asked, mut asking) = mpsc::unbounded_channel();
+        // Shared with the script's thread: `isAccepted` must answer without a round trip to this future.
         let has_room = Arc::new(AtomicBool::new(self.has_room()));
         let host = ChannelHost {
             asked,
@@ -100,6 +104,7 @@ impl Session<'_> {
             random: self.database.env.random_u64(),
         };
         let cancellation = Cancellation::default();
+        // If the client disconnects, this future is dropped, and the engine stops at its next check.
         let _stop = StopOnDrop(cancellation.clone());
         let mut thread = orrery_env::task::run_blocking("script", move || {
             let outcome = orrery_script::run(&invocation, &limits, cancellation, Box::new(host));
@@ -112,6 +117,8 @@ impl Session<'_> {
         let mut fatal = None;
         loop {
             tokio::select! {
+                // In this order: an operation that the script has asked for before it ended must still be carried
+                // out.
                 biased;
                 Some(asked) = asking.recv() => {
                     let answered = self.answer(receipt, &asked.operation, &asked.payload).await;
@@ -122,14 +129,18 @@ impl Session<'_> {
                             drop(asked.answer.send(text));
                         }
                         // Without a response the script ends.
+                        // Kept until the thread has ended: dropping the sender makes the call fail inside the
+                        // script.
                         Err(error) => fatal = Some(error),
                     }
                 }
                 outcome = &mut thread => {
                     let outcome = outcome.map_err(|_| Error::internal("The script engine failed."))?;
+                    // Remembered by its text, so that its next calls get fewer slots.
                     if outcome == Err(ScriptError::TimedOut) {
                         places.was_stopped(script);
                     }
+                    // An error of ours outweighs what the script made of it.
                     return match fatal {
                         Some(error) => Err(error),
                         None => outcome.map_err(script_failure),
@@ -151,6 +162,7 @@ impl Session<'_> {
             Ok(text) => Ok(text),
             Err(error) => match number_of(error.kind) {
                 Some(number) => {
+                    // A failed operation is not free, as elsewhere.
                     if receipt.charge == before {
                         receipt.add(cost::missing_item());
                     }
@@ -175,6 +187,7 @@ impl Session<'_> {
                 let page = self.query(receipt, &request, page_of(&payload)).await?;
                 return Ok(rows(&page.rows, page.continuation.as_deref()));
             }
+            // A query without items, such as an expression: it needs no partition.
             "evaluate" => {
                 let spec = payload.get("spec").cloned().unwrap_or_default();
                 let request = QueryRequest::parse(spec.to_json().as_bytes())?;
@@ -194,6 +207,7 @@ impl Session<'_> {
             _ => return Err(Error::bad_request(format!("The operation '{operation}' does not exist."))),
         };
         let id = match text("rid") {
+            // Scripts address items by their `_self` links, which contain RIDs.
             Some(rid) => Some(self.id_of_rid(&rid).await.inspect_err(|_| receipt.add(cost::missing_item()))?),
             None => text("id").map(|id| ItemId::parse(&id)).transpose()?,
         };
@@ -207,6 +221,7 @@ impl Session<'_> {
                 resource(Some(&self.document(&item)), 200, false)
             });
         }
+        // The same preparation as for a batch, so that scripts and clients meet the same checks.
         let operation = BatchOperation {
             kind,
             id: id.map(|id| id.as_str().to_owned()),

@@ -46,6 +46,7 @@ impl Scripts {
         action: fn(PreparedItem) -> ActionKind,
     ) -> Result<ItemReply> {
         let container = self.item_container(receipt, database, container, options.intended_rid.as_deref())?;
+        // A pre-trigger may still change the item, so only its key is determined now.
         if let Some(triggers) = &options.triggers {
             let (key, body) = with_key(&container, options, body, Missing::Made, self.env())?;
             return self
@@ -96,6 +97,7 @@ impl Scripts {
     ) -> Result<ItemReply> {
         let container = self.item_container(receipt, database, container, options.intended_rid.as_deref())?;
         let key = full_key(&container, options)?;
+        // Parsed before the item is looked up: a malformed patch is an error whether or not there is an item.
         let kind = patch_action(&container, body)?;
         let id = self.item_id(receipt, &container, &key, database, item).await?;
         if let Some(triggers) = &options.triggers {

@@ -84,6 +84,7 @@ impl<'a> Session<'a> {
         let snapshot = database.store.snapshot(partition.store).await.map_err(store_failure)?;
         // From here on the script sees this snapshot and its own writes, nothing else.
         let overlay = Overlay::new(snapshot);
+        // The position of the snapshot, not that of the check above: it is what the script has seen.
         receipt.served_by(&partition, overlay.lsn());
         let page = overlay.read(ReadRequest::Get(vec![keys::statistics(&effective)])).await?;
         let statistics = page.values.into_iter().next().flatten();
@@ -99,6 +100,8 @@ impl<'a> Session<'a> {
             logical_partition_bytes_max: database.options.logical_partition_bytes_max,
             actions: Arc::default(),
             entries: Vec::new(),
+            // The commit compares `read_at` with the counters as they are then, which detects any write in
+            // between.
             script: Some(ScriptStamp { read_at: statistics.written_at, seed: env.random_u64() }),
         };
         Ok(Self {
@@ -126,6 +129,7 @@ impl<'a> Session<'a> {
 
     /// Resolves a RID to an id, if an item of this key has it.
     pub(super) async fn id_of_rid(&self, rid: &str) -> Result<ItemId> {
+        // A RID of another container must not find an item here by its ordinal.
         let rid = ItemRid::parse(rid).filter(|rid| rid.container == self.container.rid);
         let rid = rid.ok_or_else(item_not_found)?;
         let page = self.overlay.read(ReadRequest::Get(vec![keys::rid(rid.ordinal())])).await?;
@@ -149,6 +153,7 @@ impl<'a> Session<'a> {
     }
 
     fn shows(&self, item: &StoredItem) -> bool {
+        // The same three rules as for all readers: purged, expired, or of another key with the same hash.
         item.lsn > self.statistics.purged_to
             && !item.is_expired(self.container.definition.default_ttl, self.now_ms().div_euclid(1000))
             && has_key(&self.container, &self.key, item)
@@ -162,6 +167,7 @@ impl<'a> Session<'a> {
 
     /// Executes a write on top of the earlier ones. A failed write changes nothing.
     pub(super) async fn write(&mut self, receipt: &mut Receipt, action: Action) -> Result<ActionSuccess> {
+        // Each write has its own position in the feed, and a transaction has `POSITIONS` of them.
         let position = u16::try_from(self.actions.len()).unwrap_or(u16::MAX);
         if position >= POSITIONS {
             return Err(Error::new(
@@ -172,6 +178,7 @@ impl<'a> Session<'a> {
         let mut named = Vec::new();
         self.transaction.reads_of(&action, &mut HashSet::new(), &mut named);
         let mut view = Fetched { overlay: &self.overlay, values: HashMap::new() };
+        // Provisional. The item gets its real LSN when the store decides the transaction.
         let lsn = self.overlay.lsn() + 1;
         // What is read may name further keys: the item that holds a unique tuple, for example.
         let (result, statistics, writes) = loop {
@@ -185,6 +192,7 @@ impl<'a> Session<'a> {
             }
         };
         receipt.add(result.charge);
+        // Returns here for a failed write, before any state has changed.
         let success = result.outcome?;
         let size = |(key, value): (&Key, &Option<Bytes>)| key.len() + value.as_ref().map_or(0, Bytes::len);
         self.written_bytes += writes.iter().map(size).sum::<usize>();
@@ -210,6 +218,7 @@ impl<'a> Session<'a> {
             let scan = Scan::forward(range.clone(), (count_max - count).clamp(1, 256) + 1);
             let read = self.overlay.read(ReadRequest::Scan(scan)).await?;
             for entry in &read.entries {
+                // The token names the first item that did not fit.
                 if count == count_max || out.documents.len() >= PAGE_BYTES_MAX {
                     out.continuation = Some(continuation::seal(&secret, &token_scope, &entry.key));
                     return Ok(out);
@@ -280,6 +289,7 @@ struct Fetched<'a> {
 
 impl Fetched<'_> {
     async fn fetch(&mut self, mut wanted: Vec<Key>) -> Result<()> {
+        // What the script has written is not read from the snapshot, where it is older.
         wanted.retain(|key| self.overlay.own(key).is_none());
         let page = self.overlay.read(ReadRequest::Get(wanted.clone())).await?;
         self.values.extend(wanted.into_iter().zip(page.values));

@@ -36,6 +36,7 @@ pub(super) struct ScriptText(u64);
 
 impl ScriptText {
     pub(super) fn of(container: ContainerRid, source: &str) -> Self {
+        // By text, so that a corrected script is not punished for its predecessor.
         let mut hasher = DefaultHasher::new();
         (container.to_string(), source).hash(&mut hasher);
         Self(hasher.finish())
@@ -72,8 +73,11 @@ impl ScriptSlots {
         if !self.is_slow(script) {
             return Ok(ScriptSlot { _place: place, _slow: None });
         }
+        // Given back while it waits for its turn among the slow ones, or they would hold slots that others could
+        // use.
         drop(place);
         let slow = acquire(&self.slow).await?;
+        // In this order everywhere: whoever holds a slow slot waits for a normal one, never the other way round.
         Ok(ScriptSlot { _place: acquire(&self.all).await?, _slow: Some(slow) })
     }
 
@@ -85,6 +89,7 @@ impl ScriptSlots {
     pub(super) fn was_stopped(&self, script: ScriptText) {
         let mut stopped = self.stopped.lock();
         if stopped.len() >= SLOW_MAX && !stopped.contains_key(&script) {
+            // Bounded: first what has expired, then the oldest.
             stopped.retain(|_, at| monotonic::elapsed(*at) < SLOW_FOR);
             let oldest = stopped.iter().min_by_key(|(_, at)| **at).map(|(script, _)| *script);
             if let Some(oldest) = oldest.filter(|_| stopped.len() >= SLOW_MAX) {

@@ -17,6 +17,7 @@ pub(crate) fn is_asked(
     plan: impl FnOnce(Features) -> Result<Plan>,
 ) -> Result<bool> {
     let scope = &options.scope;
+    // A request that names a key or a range, or continues a page, is a part of the client's merge already.
     let is_scoped = scope.partition_key.is_some() || scope.range_id.is_some() || scope.window.is_some();
     if is_scoped || options.page.continuation.is_some() {
         return Ok(false);
@@ -31,5 +32,6 @@ pub(crate) fn is_asked(
             Err(_) => return Ok(false),
         },
     };
+    // A plain query needs no merge: its rows are simply concatenated.
     Ok(!matches!(plan.info, PlanInfo::Query(info) if info.is_plain()))
 }

@@ -90,6 +90,7 @@ impl IndexMetrics {
             .collect();
         let mut metrics = Self::default();
         for filter in filtered.iter().rev() {
+            // Published responses do not list a path that has both a range filter and a sort.
             let follows_the_order = filter.kind == Kind::Range && sorted.contains(&filter.path);
             if !follows_the_order {
                 metrics.add_single(&filter.path, filter, generation);
@@ -131,14 +132,17 @@ impl IndexMetrics {
             |kind| filtered.iter().filter(move |filter| filter.kind == kind).map(|filter| &filter.path);
         let equal: Vec<&IndexPath> = of_kind(Kind::Equality).collect();
         let mut wanted: Vec<Vec<&IndexPath>> = Vec::new();
+        // One composite index for each range: all equalities first, then the range.
         if !equal.is_empty() {
             wanted.extend(of_kind(Kind::Range).map(|range| equal.iter().copied().chain([range]).collect()));
         }
         let grouped: Vec<IndexPath> = grouped(query);
+        // Grouping by several paths that are all fixed asks for one over those paths.
         if wanted.is_empty() && grouped.len() > 1 && grouped.iter().all(|path| equal.contains(&path)) {
             wanted.push(equal);
         }
         for paths in wanted {
+            // An index that exists is reported as used, one that does not as missing.
             if let Some(known) = find_composite(&paths, definition) {
                 self.used.composites.push(CompositeIndex { specs: specs(known), impact: Impact::High });
                 continue;
@@ -150,6 +154,7 @@ impl IndexMetrics {
             && let Some(known) = find_composite(&sorted.iter().collect::<Vec<_>>(), definition)
         {
             let index = CompositeIndex { specs: specs(known), impact: Impact::High };
+            // It may have been listed already, for the filter.
             if !self.used.composites.contains(&index) {
                 self.used.composites.push(index);
             }
@@ -160,6 +165,7 @@ impl IndexMetrics {
     pub fn to_value(&self) -> Value {
         let single = |index: &SingleIndex, is_missing: bool| {
             let mut object = object([("IndexSpec", index.spec.as_str().into())]);
+            // Only proposals have a score.
             if is_missing && let Value::Object(object) = &mut object {
                 object.set("IndexImpactScore", index.impact.to_value());
             }
@@ -271,6 +277,7 @@ fn collect(condition: &IndexCondition, found: &mut Vec<Filtered>) {
                 Test::Type(TypeTest::Array | TypeTest::Defined) if !exact => return,
                 _ => Kind::Other,
             };
+            // The first test of a path counts.
             if found.iter().all(|known| known.path != *path) {
                 let (text, impact) = (test_text(path, test), Impact::of(test));
                 found.push(Filtered { path: path.clone(), kind, text, is_exact: *exact, impact });
@@ -323,6 +330,7 @@ fn find_composite<'d>(
     paths: &[&IndexPath],
     definition: &'d ContainerDefinition,
 ) -> Option<&'d [CompositePath]> {
+    // index|The exact paths in the exact order; directions do not matter for a filter.
     let fits = |index: &&Vec<CompositePath>| {
         index.len() == paths.len() && index.iter().zip(paths).all(|(own, path)| own.steps == path.0)
     };

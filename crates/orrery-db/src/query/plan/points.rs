@@ -36,11 +36,13 @@ impl Points {
             let effective = definition.effective_key(key);
             // Another key may have the same hash, so the filter must be evaluated.
             is_exact &= !definition.may_collide(key);
+            // The last window that begins at or before the key is the only one that can contain it.
             let after = windows.partition_point(|window| window.min <= effective);
             if after > 0 && windows[after - 1].contains(&effective) {
                 item_keys.push(keys::item(&effective, id));
             }
         }
+        // In key order, so that pages continue by key and each item is read once however often it is named.
         item_keys.sort_unstable();
         item_keys.dedup();
         Some(Self { keys: item_keys, is_exact })

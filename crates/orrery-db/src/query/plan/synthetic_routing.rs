@@ -41,6 +41,7 @@ impl SyntheticPolicy {
             }
         }
         let segments = |path: &&Path| path.names().iter().map(|name| name.as_str().into()).collect();
+        // The filter's alternatives, each with the values that it fixes. None at all: any key is possible.
         let alternatives = fixed_values(program, paths.iter().map(segments).collect())?;
         let mut keys: Vec<PartitionKey> = Vec::new();
         for values in alternatives {
@@ -48,6 +49,7 @@ impl SyntheticPolicy {
             let given = &values[..key_paths.len()];
             let made = match self.definition.keys_for(&filter) {
                 Ok(made) => made.iter().map(parts).collect(),
+                // The sources do not determine the key; parts of it that the filter names still narrow the search.
                 Err(KeyError::Undetermined { .. }) => vec![Vec::new()],
                 // No item with these values can have a key under this definition; do not narrow.
                 Err(_) => return None,
@@ -59,6 +61,8 @@ impl SyntheticPolicy {
                 if !key.iter().zip(given).all(agrees) {
                     continue;
                 }
+                // The parts of a hierarchical key that follow from the sources, and then those that the filter
+                // names.
                 key.extend(given[key.len()..].iter().map_while(Clone::clone));
                 if key.is_empty() || keys.len() >= KEYS_MAX {
                     return None;
@@ -70,6 +74,7 @@ impl SyntheticPolicy {
             return Some(KeyRestriction::None);
         }
         keys.sort();
+        // A prefix covers every key below it.
         keys.dedup_by(|key, prefix| key.starts_with(prefix));
         Some(KeyRestriction::Keys(keys))
     }
