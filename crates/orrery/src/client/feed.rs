@@ -113,6 +113,7 @@ impl Client {
         env: &dyn Env,
         container: &ContainerPath,
     ) -> Result<Option<Response>, Failure> {
+        // The header asks for the number of items, which progress needs.
         let request = Request::get(container.path()).with("x-ms-documentdb-populatequotainfo", "True");
         let response = self.send(env, &request).await?;
         if response.status == 404 { Ok(None) } else { response.accepted().map(Some) }

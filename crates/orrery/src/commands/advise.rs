@@ -352,6 +352,7 @@ pub(super) fn read_lines(
     let mut count = 0;
     while items_max.is_none_or(|items_max| count < items_max) {
         line.clear();
+        // The rest of a longer line is read as another one; the advisor rejects both as invalid JSON.
         if (&mut reader).take(LINE_BYTES_MAX).read_until(b'\n', &mut line).map_err(failed)? == 0 {
             break;
         }
@@ -392,6 +393,7 @@ async fn read_container(
         match client.read_page(&env, container, &lane, &range, PAGE_ITEMS).await? {
             PageOutcome::RangeGone => {
                 ranges = client.read_ranges(&env, container).await?;
+                // What is left of the lane is cut to the ranges that replaced this one.
                 lanes.extend(lane.cut(&ranges));
             }
             PageOutcome::Page(page) => {

@@ -67,10 +67,12 @@ pub(super) fn run(arguments: &BackupArguments, output: &mut dyn Write) -> Result
             return Err(Failure::refused(format!("{} exists: name a new file", file.display())));
         }
     }
+    // A single file is packed from a directory that exists only meanwhile.
     let scratch = file.map(|file| Scratch::beside(file)).transpose()?;
     let directory = scratch.as_ref().map_or(arguments.directory.as_path(), Scratch::path);
     let repository = BackupRepository::create(directory).map_err(Failure::refused)?;
     let (summary, copied) = block_on(copy(arguments, &repository))?;
+    // Old backups go only after the new one is complete.
     let removed = arguments.keep.map_or(Ok(0), |keep| repository.prune(keep.get()));
     let removed = removed.map_err(Failure::refused)?;
     if let Some(file) = file {
@@ -100,6 +102,7 @@ pub(super) fn run(arguments: &BackupArguments, output: &mut dyn Write) -> Result
 }
 
 fn inspect(arguments: &BackupArguments, output: &mut dyn Write) -> Result<(), Failure> {
+    // Unpacked files exist as long as `_scratch`.
     let (repository, _scratch) = archive::open(&arguments.directory)?;
     let backups = repository.backups().map_err(Failure::refused)?;
     for backup in backups.iter().filter(|_| arguments.verify) {
@@ -192,6 +195,7 @@ async fn copy_file(
         let query = format!("path={path}&offset={offset}");
         let request = Request::get(format!("{PATH}/{id}/files")).with_query(&query);
         let part = client.send(&SystemEnv, &request).await?.accepted()?.body;
+        // Asking again for the same offset would never end.
         if part.is_empty() {
             return Err(Failure::refused(format!("the server sent less of {} than it announced", file.path)));
         }
@@ -218,6 +222,7 @@ impl Pace {
     async fn wait(&mut self, bytes: usize) {
         self.bytes += bytes as u64;
         if let Some(rate) = self.bytes_per_second {
+            // Counted from the start, so that a slow part is made up for.
             let due = self.begun + Duration::from_millis(self.bytes.saturating_mul(1000) / rate);
             tokio::time::sleep_until(due.into()).await;
         }

@@ -60,6 +60,8 @@ impl OptionText {
         let help =
             argument.get_long_help().or(argument.get_help()).map(ToString::to_string).unwrap_or_default();
         let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
+        // Clap knows no defaults, because they would override the configuration file; the help texts state
+        // them.
         let (meaning, default) = match help.rsplit_once("[default: ") {
             Some((meaning, default)) => (meaning.trim_end(), Some(default.trim_end_matches(']').to_owned())),
             None => (help.as_str(), None),

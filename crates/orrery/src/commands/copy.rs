@@ -116,6 +116,7 @@ async fn copy(arguments: &CopyArguments, output: &mut impl Write) -> Result<(), 
                 break;
             }
             if let Err(failure) = copier.copy_container(from, to).await {
+                // The remaining containers are not copied either.
                 outcome.stop_because(failure);
             }
         }
@@ -125,6 +126,7 @@ async fn copy(arguments: &CopyArguments, output: &mut impl Write) -> Result<(), 
     let why = outcome.take_reason();
     let complete = !outcome.is_stopped();
     match &checkpoint {
+        // A later copy must not take this one for its beginning.
         Some(checkpoint) if complete => checkpoint.remove()?,
         Some(checkpoint) => checkpoint.save(copier.state())?,
         None => {}
@@ -249,6 +251,7 @@ impl Copier<'_> {
             RemoteContainer::create(&self.to, to, original.user_definition(), throughput).await?
         };
         let positions = positions(self.positions.lock().lanes(from, &original.rid).as_ref())?;
+        // An earlier run has copied this container completely.
         if positions.iter().all(|position| position.finished) {
             return Ok(());
         }
@@ -279,6 +282,7 @@ impl Copier<'_> {
             self.outcome.stop();
         }
         reading.await.map_err(|error| Failure::internal(format!("reading failed: {error}")))?;
+        // Also after a failure: the next run resumes from here.
         self.save_current();
         *self.current.lock() = None;
         written
@@ -307,6 +311,7 @@ impl Copier<'_> {
             };
             for item in &batch.items {
                 let mut text = String::with_capacity(item.get().len());
+                // Without system properties, which the target adds itself.
                 item_line(item, false, &mut text)?;
                 match prepare(&target.key, &IdRule::Required, 0, text.into_bytes()) {
                     Ok(prepared) => {

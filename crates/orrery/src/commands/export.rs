@@ -103,6 +103,7 @@ async fn export(arguments: &ExportArguments, output: &mut impl Write) -> Result<
         Summary::new("Exported", format!("from {path}"), complete, &arguments.pace, &clients, why.as_ref());
     let text = summary.write(&outcome, arguments.pace.output);
     if to_standard_output {
+        // Standard output is the export itself.
         print(&mut io::stderr(), &text)?;
     } else {
         print(output, &text)?;
@@ -152,6 +153,7 @@ impl Exporter<'_> {
             }
             self.file.write(text.as_bytes())?;
             self.outcome.done(batch.items.len() as u64, text.len() as u64);
+            // Still in the buffer, but a checkpoint fsyncs the file before it states this position.
             for _ in &batch.items {
                 self.tracker.settle(batch.ticket);
             }
@@ -160,10 +162,12 @@ impl Exporter<'_> {
                 saved = monotonic::now();
             }
         }
+        // Also after an interruption, so that the next run resumes here.
         self.save()
     }
 
     fn save(&mut self) -> Result<(), Failure> {
+        // Without a checkpoint too: what is reported as exported is on disk.
         let bytes = self.file.sync()?;
         let Some(checkpoint) = self.checkpoint else { return Ok(()) };
         let mut state = Object::new();
@@ -223,6 +227,7 @@ impl ExportFile {
 
     fn failure(&self, error: &io::Error) -> Failure {
         match self {
+            // Whoever reads the pipe has seen enough, which needs no message.
             Self::Standard(_) if error.kind() == io::ErrorKind::BrokenPipe => Failure::already_reported(),
             Self::Standard(_) => Failure::refused(format!("standard output cannot be written: {error}")),
             Self::Plain(_, name) | Self::Gzip(_, name) => {

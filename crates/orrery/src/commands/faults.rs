@@ -129,6 +129,7 @@ pub(super) fn run(command: &FaultsCommand, output: &mut impl Write) -> Result<()
         }
         FaultsCommand::Remove { id, all: _, remote: Remote { server, rows } } => {
             let target = match id {
+                // `path` also escapes the underscore of `_orrery`, which the server expects as it is.
                 Some(id) => path(&["_orrery", "faults", id]).replace("%5F", "_"),
                 None => PATH.to_owned(),
             };

@@ -110,6 +110,7 @@ async fn import(arguments: &ImportArguments, output: &mut impl Write) -> Result<
     outcome.skipped.store(records_done, Ordering::Relaxed);
 
     let tracker = Arc::new(Tracker::new());
+    // A single lane: records are numbered through the whole input.
     tracker.add(0, records_done);
     let settle = {
         let tracker = Arc::clone(&tracker);
@@ -229,6 +230,7 @@ fn open_checkpoint(
     let mut identity = Object::new();
     identity.set("operation", Value::from("import"));
     identity.set("source", Value::from(input_name(&arguments.file)));
+    // In a file of another length the same number would be another record.
     if let Some(bytes) = bytes {
         identity.set("bytes", Value::from(i64::try_from(bytes).unwrap_or(i64::MAX)));
     }
@@ -274,6 +276,7 @@ fn read_ahead(
             let record = match record {
                 Ok(record) => record,
                 Err(error) => {
+                    // What was read before the error is still imported.
                     if !records.is_empty() {
                         sender.blocking_send(Ok(RecordChunk { last: number - 1, records })).ok();
                     }
@@ -321,6 +324,7 @@ async fn write_chunks(
             () = outcome.until_stopped() => break,
         };
         let chunk = match chunk {
+            // The input is slow: what waits for a full batch is written now.
             Err(_) => {
                 writer.flush().await;
                 continue;
@@ -332,6 +336,7 @@ async fn write_chunks(
             }
             Ok(Some(Ok(chunk))) => chunk,
         };
+        // Settled once each of its records is written or has failed.
         let ticket = tracker.begin(0, chunk.records.len(), chunk.last);
         for (place, prepared) in chunk.records {
             match prepared {

@@ -61,6 +61,7 @@ pub(super) fn run(command: &KeysCommand, output: &mut impl Write) -> Result<(), 
             let mut body = Object::new();
             body.set("kind", Value::from(name.get_name()));
             let request = Request::post("/_orrery/keys/rotate", Value::from(body).to_json());
+            // Sent once: every request makes another key.
             let answer = accepted_json(server.connect_to_change()?.send_blocking(&SystemEnv, &request)?)?;
             if answer.get("durable").and_then(Value::as_bool) == Some(false) {
                 // Only for people: ignore a closed standard error.

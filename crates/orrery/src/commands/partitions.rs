@@ -127,6 +127,7 @@ fn show(
     let views = server.get("/_orrery/partitions", Some(&container.query()))?;
     let throttles = server.get("/_orrery/throttles", None)?;
     let view = views.as_array().and_then(|views| views.first()).cloned().unwrap_or(Value::Null);
+    // The throttled requests of all containers come together.
     let path = view.get("container").cloned();
     let throttles: Vec<Value> = throttles
         .as_array()
@@ -283,6 +284,7 @@ fn partition_rows(views: &Value) -> Vec<Value> {
             let mut row = Object::new();
             row.set("container", view.get("container").cloned().unwrap_or_default());
             for (name, value) in partition.as_object().into_iter().flat_map(Object::iter) {
+                // The hottest and largest keys are lists, not columns.
                 if !matches!(value, Value::Array(_)) {
                     row.set(name, value.clone());
                 }
@@ -339,6 +341,7 @@ pub(super) fn table(view: &Value) -> String {
     line(&mut text, format_args!("{path} ({throughput}{changing})"));
     for row in rows {
         let cells = row.iter().zip(&widths).enumerate().map(|(column, (cell, width))| {
+            // The first columns are the number and the bounds, which are text.
             let numeric = column >= 3;
             let padding = " ".repeat(width - cell.chars().count());
             if numeric { format!("{padding}{cell}") } else { format!("{cell}{padding}") }

@@ -106,6 +106,7 @@ pub(super) fn run(command: &RecordCommand, output: &mut impl Write) -> Result<()
                 }
                 post(&client, &env, "/stop", container.body()).await?;
                 let text = download(&client, &env, container).await?;
+                // Last, so that the recording still exists if the download fails.
                 post(&client, &env, "/discard", container.body()).await?;
                 Ok(text)
             }

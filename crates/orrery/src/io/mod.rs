@@ -91,6 +91,7 @@ pub(crate) fn read_text(path: &Path, bytes_max: u64) -> Result<String, Failure> 
     let failed = |error: io::Error| unreadable(path, &error);
     let mut text = String::new();
     let (reader, _) = decompress(open_input(path)?.0).map_err(failed)?;
+    // One byte more shows that the file is too long.
     reader.take(bytes_max + 1).read_to_string(&mut text).map_err(failed)?;
     if text.len() as u64 > bytes_max {
         return Err(unreadable(path, &format!("it is longer than {bytes_max} bytes")));
@@ -140,6 +141,7 @@ pub(crate) fn answer_lines(
         let (Ok(value) | Err(value)) = answered;
         match writeln!(output, "{}", value.to_json()) {
             Ok(()) => {}
+            // As in `print`: the reader has seen enough.
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => break,
             Err(error) => return Err(Failure::refused(format!("the output cannot be written: {error}"))),
         }

@@ -99,6 +99,7 @@ pub(super) fn open_certificate(
         TlsSettings::Files { certificate, key } => certificate::load(certificate, key, policy),
         TlsSettings::Generated { names } => {
             let mut all: Vec<String> = LOCAL_NAMES.iter().map(|name| (*name).to_owned()).collect();
+            // A wildcard address is not one that clients connect to.
             if !listen.ip().is_unspecified() {
                 all.push(listen.ip().to_string());
             }

@@ -101,6 +101,7 @@ pub(super) fn choose(
         KeyOrigin::Given => KeySource::Options,
         KeyOrigin::Stored(_) | KeyOrigin::Generated(_) | KeyOrigin::GeneratedForThisRun => KeySource::Own,
     };
+    // The keys that `orrery keys rotate` has made.
     let mut stored = Vec::new();
     for kind in [KeyKind::Secondary, KeyKind::PrimaryReadOnly, KeyKind::SecondaryReadOnly] {
         let key = directory.map_or(Ok(None), |directory| read(&kind.file_in(directory)))?;

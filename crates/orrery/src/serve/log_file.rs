@@ -38,6 +38,7 @@ impl LogFile {
         if self.policy.files == 0 {
             fs::remove_file(&self.path)?;
         } else {
+            // From the oldest on, so that each file makes room for the one before it.
             for number in (1..self.policy.files).rev() {
                 match fs::rename(self.numbered(number), self.numbered(number + 1)) {
                     Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),

@@ -138,6 +138,7 @@ async fn serve(mut settings: Settings, output: Output, started: Instant) -> Resu
         .map_err(|error| Failure::usage(error.to_string()))?;
     let store = open_store(&settings.storage).await?;
     let directory = settings.storage.directory();
+    // The open store has locked the data directory, so keys and certificates can be written to it.
     let chosen = keys::choose(settings.keys, exposed, keys::home(&settings.storage), &*env)?;
     if let TlsSettings::Generated { names } = &mut settings.tls {
         let further = addresses[1..].iter().map(SocketAddr::ip).filter(|ip| !ip.is_unspecified());
@@ -146,6 +147,7 @@ async fn serve(mut settings: Settings, output: Output, started: Instant) -> Resu
     let certificate =
         open_certificate(&settings.tls, &settings.tls_policy, address, directory, env.now_seconds())?;
     let database = open_database(store, Arc::clone(&env), settings.limits).await?;
+    // Early clients wait until the server accepts connections, so the first request finds all of this.
     seed::create_listed(&database, &settings.containers).await?;
     if let Some(seed) = &settings.seed {
         seed::load(&database, seed, directory).await?;
@@ -181,6 +183,7 @@ async fn serve(mut settings: Settings, output: Output, started: Instant) -> Resu
     );
     let gateway = Arc::new(gateway);
     let options = TransportOptions {
+        // Each listener counts its own connections.
         connections_max: settings.connections_max.div_ceil(listeners.len()),
         drain_timeout: settings.drain,
         requires_tls: settings.tls_policy.client_authorities.is_some(),
@@ -219,6 +222,7 @@ async fn serve(mut settings: Settings, output: Output, started: Instant) -> Resu
             (listener, Server { handler, tls: tls.clone(), options, connections_open })
         })
         .collect();
+    // From here on a signal stops the server gracefully; until now it ended the process.
     let stop = signals::listen(settings.drain)?;
     let banner = Banner {
         address,
@@ -263,6 +267,7 @@ async fn serve(mut settings: Settings, output: Output, started: Instant) -> Resu
     if cut > 0 {
         tracing::warn!(connections = cut, "closed connections whose requests did not finish in time");
     }
+    // Only after the last request has ended.
     database
         .close()
         .await

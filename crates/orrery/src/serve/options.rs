@@ -441,8 +441,10 @@ impl OptionSources {
         config: Option<&Path>,
     ) -> Result<Self, Failure> {
         let file = config.map(read_file).transpose()?.unwrap_or_default();
+        // The file first: flags and variables override it.
         let mut combined = file.clone();
         combined.update_from_arg_matches(matches).map_err(Failure::usage)?;
+        // The profile last: it sets only what nothing else has set.
         let profile_note = combined.profile.map(|profile| profile.complete(&mut combined));
         let is_flag = |id: &str| matches.value_source(id) == Some(ValueSource::CommandLine);
         let flags = matches.ids().map(clap::Id::as_str).filter(|id| is_flag(id)).map(str::to_owned).collect();

@@ -68,6 +68,7 @@ pub(super) async fn load(
         let count = load_items(database, (database_name, container), path).await?;
         tracing::info!(container = name, items = count, "loaded seed data");
         ledger.record(name, rid, hash);
+        // After each file, so that an interrupted start repeats only one of them.
         ledger.write(data_directory)?;
     }
     Ok(())
@@ -112,6 +113,7 @@ fn scan(directory: &Path) -> Result<(Vec<String>, SeedContainers), Failure> {
                 entries.push((name, path));
             }
         }
+        // The order of a directory differs between systems; every start should do the same.
         entries.sort();
         Ok(entries)
     };
@@ -194,6 +196,7 @@ async fn create_container(
         let key = value::parse(br#"{"paths":["/id"],"kind":"Hash","version":2}"#);
         body.set("partitionKey", key.expect("the constant is JSON"));
     }
+    // Not part of the definition: requests carry the throughput in headers.
     let mut number = |name: &str| body.remove(name).map(|value| value.to_json());
     let manual = number("throughput");
     let autoscale = number("maxThroughput").map(|maximum| format!("{{\"maxThroughput\":{maximum}}}"));

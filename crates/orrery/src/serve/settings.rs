@@ -248,6 +248,7 @@ impl OptionSources {
                     .map(|text| parse_key("read-only-key", text))
                     .collect::<Result<_, _>>()?,
                 well_known: match options.profile {
+                    // The option itself overrides the profile.
                     _ if options.allow_well_known_key == Some(true) => WellKnownKey::Everywhere,
                     Some(Profile::Production) => WellKnownKey::Nowhere,
                     _ => WellKnownKey::OnLoopback,
@@ -298,6 +299,7 @@ impl OptionSources {
             store: self.file.store.as_ref(),
         };
         let mut path = None;
+        // Flags, then variables, then the file.
         for StorageChoice { in_memory, data, store } in [arguments(true), arguments(false), file] {
             match (in_memory, data, store) {
                 (Some(true), Some(_), _) => {
@@ -371,6 +373,7 @@ fn parse_keep_log(text: &str) -> Result<Duration, Failure> {
         'd' => Some(86_400),
         _ => None,
     });
+    // The unit is one ASCII character.
     let number = unit.and_then(|_| text[..text.len() - 1].parse::<u64>().ok());
     match (number, unit) {
         (Some(number), Some(unit)) => Ok(Duration::from_secs(number.saturating_mul(unit))),
@@ -431,6 +434,7 @@ fn resolve_direct(
                 "direct mode requires TLS: remove no-tls, or direct-port and direct-advertise",
             ));
         }
+        // Without TLS direct mode is off, which is an error only if it was asked for.
         return Ok(None);
     }
     check_advertised("direct-advertise", advertised.as_deref())?;
@@ -647,6 +651,7 @@ fn default_connections_max() -> usize {
         let soft = line.strip_prefix("Max open files")?.split_whitespace().next()?;
         if soft == "unlimited" { Some(usize::MAX) } else { soft.parse().ok() }
     });
+    // The usual limit, where the system does not tell.
     (open_files.unwrap_or(1024) / 2).clamp(16, DEFAULT_CONNECTIONS_MAX)
 }
 

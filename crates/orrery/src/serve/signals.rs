@@ -18,6 +18,7 @@ pub(super) fn listen(drain: Duration) -> Result<oneshot::Receiver<()>, Failure> 
     let unusable = |error: std::io::Error| Failure::internal(format!("signals cannot be handled: {error}"));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(unusable)?;
     let signals = {
+        // Signals are registered with the runtime of their own thread, which has nothing else to do.
         let _entered = runtime.enter();
         StopSignals::register().map_err(unusable)?
     };

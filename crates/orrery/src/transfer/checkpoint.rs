@@ -52,6 +52,7 @@ impl Checkpoint {
         let write = || -> io::Result<()> {
             let mut file = File::create(&temporary)?;
             file.write_all(Value::from(object).to_json().as_bytes())?;
+            // Before the rename, or a crash could leave the new name without its content.
             file.sync_all()?;
             fs::rename(&temporary, &self.path)
         };

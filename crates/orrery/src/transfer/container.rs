@@ -38,6 +38,7 @@ impl RemoteContainer {
             Failure::refused(format!("{path} has no partition key, which is not supported"))
         })?;
         let key = PartitionKeyDefinition::parse(key).map_err(|error| wrong(&error))?;
+        // The request asked for these figures; not every server has them.
         let usage = response.header("x-ms-resource-usage").unwrap_or_default();
         let items = usage.split(';').find_map(|part| part.strip_prefix("documentsCount=")?.parse().ok());
         let rid = definition.get("_rid").and_then(Value::as_str).unwrap_or_default().to_owned();

@@ -52,11 +52,13 @@ pub(crate) fn prepare(
             }
         },
         IdRule::Generate if item.get("id").is_none() => {
+            // The position is part of the hash, so that equal items get different ids.
             Some(format!("{:032x}", xxh3_128_with_seed(&text, number)))
         }
         IdRule::Required | IdRule::Generate => None,
     };
     let body = match new_id {
+        // The original text keeps numbers as they were written.
         None => Bytes::from(text),
         Some(id) => {
             if let Some(object) = item.as_object_mut() {

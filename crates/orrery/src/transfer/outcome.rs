@@ -131,6 +131,7 @@ impl Outcome {
     /// Resolves once the transfer is stopped.
     pub(crate) async fn until_stopped(&self) {
         loop {
+            // Registered before the flag is checked, so that no notification is missed in between.
             let notified = self.stop.notified();
             if self.is_stopped() {
                 return;
@@ -161,6 +162,7 @@ fn failure_line(failed: &FailedRecord<'_>) -> String {
     let mut line = Value::from(object).to_json();
     // The item as it was, so that it can be fixed and imported again.
     if let Some(item) = failed.item.and_then(|item| std::str::from_utf8(item).ok()) {
+        // The object is opened again, and the item added as text.
         line.pop();
         line.push_str(",\"item\":");
         compact(item, &mut line);

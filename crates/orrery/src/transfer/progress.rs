@@ -45,6 +45,7 @@ impl InputProgress {
 /// Shows progress until it is dropped.
 pub(crate) async fn show(quiet: bool, outcome: Arc<Outcome>, client: Arc<Client>, total: ExpectedTotal) {
     if quiet {
+        // It must not end: `supervise` polls it for as long as the transfer runs.
         return std::future::pending().await;
     }
     if std::io::stderr().is_terminal() {

@@ -112,6 +112,7 @@ impl ContainerReader {
         let mut queue: VecDeque<NumberedLane> = VecDeque::new();
         for position in from {
             if position.finished {
+                // Stays in the checkpoint, or the next run would read this lane again.
                 self.tracker.add(self.take_number(), position);
                 continue;
             }
@@ -131,6 +132,7 @@ impl ContainerReader {
             }
             let joined = tokio::select! {
                 joined = reading.join_next() => joined,
+                // Dropping the set cancels the reads.
                 () = self.outcome.until_stopped() => return Ok(()),
             };
             match joined {
@@ -171,12 +173,14 @@ impl ContainerReader {
                     let positions = parts.iter().map(|(number, lane, _)| {
                         (*number, LanePosition { lane: lane.clone(), finished: false })
                     });
+                    // In one step, so that no checkpoint lacks some of the keys.
                     self.tracker.replace(number, positions.collect());
                     return Ok(parts);
                 }
             };
             let finished = page.continuation.is_none();
             lane.continuation = page.continuation;
+            // This position counts only once all items of the page are settled.
             let after = LanePosition { lane: lane.clone(), finished };
             let ticket = self.tracker.begin(number, page.items.len(), after);
             if batches.send(ItemBatch { ticket, items: page.items }).await.is_err() || finished {
@@ -197,6 +201,7 @@ pub(crate) fn item_line(item: &RawValue, keep_system: bool, out: &mut String) ->
         return Ok(());
     }
     let mut deserializer = serde_json::Deserializer::from_str(item.get());
+    // Items may be nested as deeply as the server accepts; nothing here recurses into them.
     deserializer.disable_recursion_limit();
     out.push('{');
     let written = deserializer.deserialize_map(Members { out });

@@ -44,6 +44,7 @@ pub(crate) async fn supervise<T>(
                     outcome.stop_because(failure);
                 }
             }
+            // A future that has completed must not be polled again.
             () = &mut signal, if !is_signalled => {
                 is_signalled = true;
                 outcome.stop();

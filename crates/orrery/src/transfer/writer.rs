@@ -263,6 +263,7 @@ impl Shared {
         if let Some(failure) = self.fatal(&response) {
             return NextStep::Stop(failure);
         }
+        // The client has waited as long as it waits for one request; here there is no hurry.
         if response.status == 429 {
             return NextStep::Retry(items, Duration::from_secs(1));
         }
@@ -274,6 +275,7 @@ impl Shared {
         let ranges = Arc::clone(&self.ranges.read());
         let Some(first) = items.first() else { return NextStep::Done };
         let range = &ranges[range_of(&ranges, &first.prepared.effective)];
+        // Not a transaction: the items may have different keys, and each has its own result.
         let request = Request::post(self.container.items_path(), batch_body(&items))
             .with("x-ms-cosmos-is-batch-request", "True")
             .with("x-ms-cosmos-batch-atomic", "False")
@@ -282,6 +284,7 @@ impl Shared {
             .with("x-ms-documentdb-partitionkeyrangeid", &range.id);
         let response = match self.client.send(&SystemEnv, &request).await {
             Ok(response) => response,
+            // The client has retried already.
             Err(failure) => return NextStep::Stop(failure),
         };
         if response.is_range_gone() {
@@ -333,6 +336,7 @@ impl Shared {
         if gone.is_empty() {
             return if again.is_empty() { NextStep::Done } else { NextStep::Retry(again, pause) };
         }
+        // Regrouping sends each of them to the range that holds it now.
         gone.extend(again);
         NextStep::Regroup(gone)
     }
@@ -377,6 +381,7 @@ fn batch_body(items: &[PendingItem]) -> Bytes {
             body.push(b',');
         }
         key.clear();
+        // The partition key is JSON text inside JSON.
         write_json_string(&item.prepared.key, &mut key);
         body.extend_from_slice(b"{\"operationType\":\"Upsert\",\"partitionKey\":");
         body.extend_from_slice(key.as_bytes());

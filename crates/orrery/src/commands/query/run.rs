@@ -47,6 +47,7 @@ pub(super) fn run(arguments: &RunArguments, output: &mut impl Write) -> Result<(
         (None, Some("-") | None) => read_text("-".as_ref(), QUERY_BYTES_MAX)?,
         (None, Some(query)) => query.to_owned(),
     };
+    // The language has no semicolon, but people are used to ending statements with one.
     let text = text.trim().trim_end_matches(';').trim_end();
     if text.is_empty() {
         return Err(Failure::usage("the query is empty"));
@@ -67,6 +68,7 @@ pub(super) fn run(arguments: &RunArguments, output: &mut impl Write) -> Result<(
                 RowsFormat::Jsonl => print(output, &json_lines(&page))?,
                 RowsFormat::Json => {
                     for (at, row) in page.iter().enumerate() {
+                        // The array stays open until the last page.
                         let before = if written + at == 0 { "[\n  " } else { ",\n  " };
                         print(output, &(before.to_owned() + &row.to_json()))?;
                     }

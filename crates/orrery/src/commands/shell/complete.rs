@@ -79,12 +79,14 @@ pub(super) fn complete(names: &Names, before: &str) -> (usize, Vec<Pair>) {
     }
     let start = word_start(before);
     let word = &before[start..];
+    // After a dot come properties, whatever the alias is.
     if let Some((alias, rest)) = word.split_once('.') {
         let fitting = names.properties.iter().filter(|path| path.starts_with(rest));
         let pairs = fitting.map(|path| pair(path, &format!("{alias}.{path}")));
         return (start, pairs.collect());
     }
     let commands = WORDS.iter().copied().filter(|_| is_first && !before.contains('\n'));
+    // Names with an underscore are those of internal functions.
     let functions =
         functions::all().filter(|function| !function.name.starts_with('_')).map(|function| function.name);
     let functions = functions.map(|name| name.to_owned() + "(");

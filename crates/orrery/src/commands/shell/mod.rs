@@ -91,6 +91,7 @@ fn follow(session: &mut Session, input: &mut dyn BufRead) -> Result<(), Failure>
         let read = input.read_line(&mut line);
         let length = read.map_err(|error| Failure::refused(format!("the script cannot be read: {error}")))?;
         let is_command = statement::is_command(&line);
+        // An empty line, a command or the end of the input ends the query before it.
         if length == 0 || line.trim().is_empty() || is_command {
             if !session.execute(Statement::parse(&std::mem::take(&mut pending))?)? {
                 return Ok(());

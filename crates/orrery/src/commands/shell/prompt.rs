@@ -36,6 +36,7 @@ impl Prompt {
         let failed = |error: ReadlineError| Failure::refused(format!("the terminal cannot be used: {error}"));
         let config = Config::builder()
             .completion_type(CompletionType::List)
+            // A space in front keeps a line out of the history, for example one with a key.
             .history_ignore_space(true)
             .max_history_size(HISTORY_ENTRIES_MAX)
             .map_err(failed)?
@@ -76,6 +77,7 @@ impl Prompt {
             if let Some(directory) = history.parent() {
                 std::fs::create_dir_all(directory).ok();
             }
+            // After every statement, so that a killed session loses none.
             self.editor.save_history(history).ok();
         }
     }

@@ -181,6 +181,7 @@ impl Session {
         self.runtime.block_on(async {
             tokio::select! {
                 result = work => result,
+                // Cancels the statement, not the session.
                 Ok(()) = tokio::signal::ctrl_c() => Err(Failure::refused("stopped")),
             }
         })
@@ -255,10 +256,12 @@ impl Session {
             self.container = Some(found);
             self.sample()?;
         } else {
+            // Fails if the database does not exist.
             self.run(self.client.list_containers(database))?;
             self.container = None;
         }
         self.database = Some(database.to_owned());
+        // The key was one of the container left.
         self.key = None;
         Ok(())
     }
@@ -354,6 +357,7 @@ impl Session {
         }
         if !is_stopped {
             shown += waiting.len() as u64;
+            // An empty result is visible in every mode but JSON lines.
             if !waiting.is_empty() || shown == 0 && !streams {
                 self.show_last(&waiting)?;
             }
@@ -384,6 +388,7 @@ impl Session {
             return Ok(known);
         }
         let response = self.run(self.client.send(&SystemEnv, &Request::get("/_orrery/health")))?;
+        // Other servers return something else at this path, or nothing.
         let is_orrery = response.json().is_some_and(|health| health.get("store").is_some());
         self.is_orrery = Some(is_orrery);
         Ok(is_orrery)
@@ -453,6 +458,7 @@ fn key_paths(container: &RemoteContainer) -> String {
 /// The paths of an object's properties, without the server's own and without array elements.
 fn add_properties(value: &Value, prefix: &str, paths: &mut Vec<String>) {
     for (name, member) in value.as_object().into_iter().flat_map(Object::iter) {
+        // Other names would need brackets and quotes.
         let is_word = name.chars().all(|c| c.is_alphanumeric() || c == '_');
         if !is_word || prefix.is_empty() && matches!(name, "_rid" | "_self" | "_attachments") {
             continue;

@@ -73,6 +73,7 @@ pub(super) fn is_open(text: &str) -> bool {
     match orrery_query::parser::parse(text) {
         Ok(_) => lacks_source(text),
         Err(error) => {
+            // An error behind the last character means that the text goes on.
             let length = u32::try_from(text.trim_end().encode_utf16().count()).unwrap_or(u32::MAX);
             error.location.is_some_and(|location| location.start >= length)
         }

@@ -42,6 +42,7 @@ pub(super) fn run(from: &str, to: &str, output: Output, out: &mut dyn Write) -> 
         let source = open(from, false).await?;
         let target = open(to, true).await?;
         let moved = move_all(&*source, &*target).await;
+        // Before the outcome is examined, because a failed move has to release both stores too.
         target.close().await.map_err(Failure::refused)?;
         source.close().await.map_err(Failure::refused)?;
         moved
@@ -72,6 +73,7 @@ async fn open(location: &str, is_target: bool) -> Result<Arc<dyn PartitionStore>
         let store: Arc<dyn PartitionStore> = Arc::new(store);
         if let Some(coordination) = store.coordination() {
             let notes = coordination.exchange_notes(Bytes::new(), NOTE_AGE_MAX).await;
+            // One note is our own.
             if notes.map_err(Failure::refused)?.len() > 1 {
                 return Err(Failure::refused("the store is in use by servers: stop them first"));
             }
@@ -106,9 +108,11 @@ async fn move_all(source: &dyn PartitionStore, target: &dyn PartitionStore) -> R
     if !partitions.iter().any(|partition| partition.id == CATALOG_PARTITION.id) {
         return Err(Failure::refused("the source holds no data"));
     }
+    // The mark comes first: from here on no server opens the target.
     target.create(CATALOG_PARTITION.id, 0).await.map_err(Failure::refused)?;
     let mark = Entry { key: UNFINISHED_MOVE_KEY.to_vec(), value: Bytes::new() };
     target.bulk_load(CATALOG_PARTITION, vec![mark]).await.map_err(Failure::refused)?;
+    // The catalog, partition 0, is copied last.
     partitions.sort_by_key(|partition| std::cmp::Reverse(partition.id));
     let mut moved = MoveTotals { partitions: partitions.len(), ..MoveTotals::default() };
     for partition in &partitions {
@@ -119,9 +123,11 @@ async fn move_all(source: &dyn PartitionStore, target: &dyn PartitionStore) -> R
     if there != partitions {
         return Err(Failure::internal("the partitions of the two stores differ"));
     }
+    // Both are read again, so that what is compared is what was stored.
     for partition in &partitions {
         compare(source, target, partition).await?;
     }
+    // Nothing but the mark may follow the records of the catalog.
     let rest = KeyRange { start: UNFINISHED_MOVE_KEY.to_vec(), end: None };
     let left = target.read(CATALOG_PARTITION, scan(&rest)).await.map_err(Failure::refused)?.entries;
     if left.len() != 1 || left[0].key != UNFINISHED_MOVE_KEY {
@@ -135,6 +141,7 @@ async fn is_marked(store: &dyn PartitionStore) -> Result<bool, StoreError> {
     let request = ReadRequest::Get(vec![UNFINISHED_MOVE_KEY.to_vec()]);
     match store.read(CATALOG_PARTITION, request).await {
         Ok(page) => Ok(page.values.iter().any(Option::is_some)),
+        // The store is new and has no catalog.
         Err(StoreError::Fenced) => Ok(false),
         Err(error) => Err(error),
     }
@@ -153,6 +160,7 @@ async fn copy(
     loop {
         let page = source.read(from, scan(&range)).await?;
         if let Some(last) = page.entries.last() {
+            // The smallest key after the last one.
             range.start = [last.key.as_slice(), &[0]].concat();
         }
         moved.entries += page.entries.len() as u64;
@@ -163,6 +171,7 @@ async fn copy(
             break;
         }
     }
+    // Epochs count retirements, so retiring the copy as often gives it the same epoch.
     for epoch in 0..partition.epoch {
         target.retire(PartitionRef { id: partition.id, epoch }).await?;
     }

@@ -130,12 +130,14 @@ impl CsvOptions {
         let mut reader = ReaderBuilder::new()
             .delimiter(self.delimiter)
             .has_headers(self.columns.is_none())
+            // Short rows lack their last values. Longer ones are refused when they are read.
             .flexible(true)
             .from_reader(reader);
         let names = match &self.columns {
             Some(names) => names.clone(),
             None => reader.headers()?.iter().map(str::to_owned).collect(),
         };
+        // Some programs start a file with a byte order mark, which would become part of the first name.
         let names: Vec<String> =
             names.iter().map(|name| name.trim_start_matches('\u{feff}').trim().to_owned()).collect();
         let columns = names.into_iter().map(|name| {
@@ -221,6 +223,7 @@ fn put(object: &mut Value, path: &[String], value: Value) -> Option<()> {
 }
 
 fn read(kind: ColumnType, text: &str) -> Option<Value> {
+    // By the syntax of JSON, so 007 is no number.
     let number =
         || value::parse(text.trim().as_bytes()).ok().filter(|value| matches!(value, Value::Number(_)));
     let boolean = || match text.trim() {

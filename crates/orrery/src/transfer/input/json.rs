@@ -41,6 +41,8 @@ impl<R: BufRead> JsonLines<R> {
             let end = buffer.iter().position(|byte| *byte == b'\n');
             let part = &buffer[..end.unwrap_or(buffer.len())];
             if line.len() + part.len() > RECORD_BYTES_MAX {
+                // What was read of it is dropped, and the rest skipped up to its end, so that memory stays
+                // bounded.
                 is_long = true;
                 line = Vec::new();
             }
@@ -189,6 +191,7 @@ impl<R: BufRead> JsonElements<R> {
                             depth -= 1;
                             ended = depth == 0;
                         }
+                        // The delimiter stays in the input, for the next step.
                         b',' | b'}' | b']' if depth == 0 => {
                             ended = true;
                             break;

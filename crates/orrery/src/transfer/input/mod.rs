@@ -83,6 +83,7 @@ impl Input {
         let failed = |error: io::Error| unreadable(path, &error);
         let bytes_read = Arc::new(AtomicU64::new(0));
         let (source, bytes) = open_input(path)?;
+        // Counted before decompression, like the length of the file.
         let counted = CountingReader { source, bytes_read: Arc::clone(&bytes_read) };
         let (mut reader, is_compressed) = decompress(counted).map_err(failed)?;
         let format = match format {
