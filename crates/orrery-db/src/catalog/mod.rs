@@ -391,7 +391,6 @@ impl Container {
     /// A routing table with a gap would lose items, one with an overlap would store them twice: neither must ever be
     /// recorded.
     pub(crate) fn assert_routing(&self) {
-        // |
         let ranges = || self.partitions.iter().map(|partition| &partition.range);
         assert!(
             ranges().next().is_some_and(|first| first.min == EffectiveKey::MIN),

@@ -78,7 +78,6 @@ impl TriggerTerms {
         let own = &*self.operation_text;
         own.eq_ignore_ascii_case("all")
             || own.eq_ignore_ascii_case(operation)
-            // | own|
             || own.eq_ignore_ascii_case("update") && matches!(operation, "Replace" | "Patch")
             || own.eq_ignore_ascii_case("replace") && operation == "Patch"
     }

@@ -99,6 +99,7 @@ impl PartitionCheck<'_> {
         }
         self.logical_partition(&counted).await?;
         self.counters_without_items().await?;
+        // Every expected entry was found above, so an equal number means that there are no others.
         let mut found = 0;
         for range in index_entry::generation_ranges(self.container.index.serving.number) {
             found += self.count(range).await?;
@@ -122,6 +123,7 @@ impl PartitionCheck<'_> {
             self.check.report(|| format!("{place}: an item cannot be decoded"));
             return Ok(0);
         };
+        // Items are in the order of their keys: when the key changes, its logical partition is complete.
         if counted.key.as_ref() != Some(&effective) {
             self.logical_partition(counted).await?;
             *counted = Counted { key: Some(effective.clone()), ..Counted::default() };
@@ -141,6 +143,7 @@ impl PartitionCheck<'_> {
         wanted.sort_unstable();
         wanted.dedup();
         let entries = wanted.len();
+        // Looked up in the same read.
         wanted.push(keys::rid(item.ordinal));
         let mut values = self.get(wanted).await?;
         let rid = values.pop().flatten();

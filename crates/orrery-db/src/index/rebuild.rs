@@ -60,6 +60,8 @@ impl Indexes {
     pub(crate) async fn rebuild_index(&self, container: &Arc<Container>) -> Result<()> {
         let Some(building) = container.index.building.clone() else { return Ok(()) };
         self.index_rebuilds.set(container.rid, 0);
+        // From here on every write adds the entries of the new generation, so the scan only has to find older
+        // items.
         self.fence_writers(container).await?;
         let parts = container.partitions.len().max(1);
         for (at, partition) in container.partitions.iter().enumerate() {
@@ -84,6 +86,7 @@ impl Indexes {
     pub(crate) async fn fence_writers(&self, container: &Container) -> Result<()> {
         let version = container.index.version;
         let decide = move |view: &dyn View, _| {
+            // Recorded already, by an earlier attempt or by a write.
             if version_in(view) >= version {
                 return Decision::Reject(());
             }
@@ -107,12 +110,14 @@ impl Indexes {
     ) -> Result<()> {
         let mut range = keys::items_in(&partition.range);
         loop {
+            // Only keys: the operation below reads the items again anyway, in commit order.
             let scan = Scan { want: Want::Keys, ..Scan::forward(range.clone(), ITEMS_AT_ONCE) };
             let page =
                 self.store.read(partition.store, ReadRequest::Scan(scan)).await.map_err(store_failure)?;
             let Some(last) = page.entries.last().map(|entry| entry.key.clone()) else { return Ok(()) };
             let mut left: Vec<Key> = page.entries.into_iter().map(|entry| entry.key).collect();
             let mut entries_done = 0;
+            // One page may take several operations, because each is bounded in bytes.
             while !left.is_empty() {
                 let op = FillIndex {
                     operation_id: self.operation_id(),
@@ -126,6 +131,7 @@ impl Indexes {
             }
             // Hashed keys are spread evenly, so the position in the key space indicates the progress.
             let done = keys::parse_item(&last)
+                // The first byte of a hash is below 64: its two highest bits are zero.
                 .map_or(0, |(key, _)| usize::from(key.as_bytes().first().copied().unwrap_or(0)));
             let percent = percent_from + percent_share * done.min(63) / 64;
             self.index_rebuilds.set(container.rid, u8::try_from(percent.min(99)).unwrap_or(99));
@@ -142,6 +148,7 @@ impl Indexes {
         for &generation in &container.index.retired {
             for partition in &container.partitions {
                 for range in index_entry::generation_ranges(generation) {
+                    // Not logged for splits, so the caller holds the lock against them.
                     let delete = || self.store.delete_range(partition.store, range.clone(), DELETE_AT_ONCE);
                     while delete().await.map_err(store_failure)? == DELETE_AT_ONCE {
                         tokio::task::yield_now().await;
@@ -154,6 +161,7 @@ impl Indexes {
             .change(|change| {
                 let current = Arc::clone(crate::catalog::existing(&change.catalog, container.rid)?);
                 let mut index = current.index.clone();
+                // Others may have been retired meanwhile.
                 index.retired.retain(|generation| !gone.contains(generation));
                 change.put_container(Container { index, ..Container::clone(&current) });
                 Ok(())
@@ -197,6 +205,7 @@ impl Op for FillIndex {
         for (at, key) in self.items.iter().enumerate() {
             let done = std::mem::take(&mut skipped);
             let item = view.get(key).and_then(|bytes| StoredItem::decode(&bytes));
+            // Deleted since the page was read.
             let (Some(item), Some((effective, id))) = (item, keys::parse_item(key)) else { continue };
             let Ok(value) = parse_object(&item.body) else { continue };
             let mut entries = KeyPacker::default();
@@ -210,6 +219,7 @@ impl Op for FillIndex {
             }
         }
         let filled = Filled { items: self.items.len(), entries_of_next: 0 };
+        // Nothing to add, so no LSN is used.
         if writes.puts.is_empty() { Decision::Reject(filled) } else { Decision::Write(writes, filled) }
     }
 }

@@ -27,9 +27,11 @@ pub(crate) fn push_entries(
     id: &str,
 ) {
     let tree = &generation.tree;
+    // Indexing mode "none": no entries at all.
     if !tree.is_enabled() {
         return;
     }
+    // Computed properties become members, so that one walk covers both.
     let item = generation.computed.apply(item);
     let item = item.as_ref();
     let mut place = Vec::with_capacity(effective.as_bytes().len() + 8 + id.len());
@@ -41,6 +43,7 @@ pub(crate) fn push_entries(
     // A property that the policy lists explicitly is indexed even where it is missing.
     for path in named_paths(&generation.policy) {
         let steps = || path.steps.iter().filter_map(property_name);
+        // Present ones were found by the walk.
         if steps().try_fold(item, |value, name| value.get(name)).is_none() {
             let hash = steps().fold(PathHash::ROOT, PathHash::property);
             walk.push(|key| index_entry::push_term(key, generation.number, hash, None));
@@ -95,12 +98,14 @@ struct Walk<'a> {
 impl Walk<'_> {
     fn push(&mut self, push_term: impl FnOnce(&mut Vec<u8>)) {
         let key = self.keys.bytes();
+        // The term first, then the item's place: entries of equal values are in key order.
         push_term(key);
         key.extend_from_slice(self.place);
         self.keys.end_key();
     }
 
     fn value(&mut self, value: &Value, path: PathHash, place: PolicyPlace, is_root: bool) {
+        // The item itself is not a value that a query could compare.
         if !is_root && self.tree.indexes(place) {
             let number = self.number;
             self.push(|key| index_entry::push_term(key, number, path, Some(value)));
@@ -123,6 +128,7 @@ impl Walk<'_> {
     }
 
     fn below(&mut self, value: &Value, path: PathHash, place: PolicyPlace) {
+        // An excluded subtree without included paths below it is not visited at all.
         if self.tree.indexes(place) || self.tree.indexes_below(place) {
             self.value(value, path, place, false);
         }

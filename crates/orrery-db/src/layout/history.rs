@@ -63,6 +63,7 @@ impl Version {
     ) -> Bytes {
         let flags = HAS_IMAGE | if expired { EXPIRED } else { 0 };
         let key = partition_key.to_json();
+        // The key comes first with its length, because the item has no terminator.
         let length = u32::try_from(key.len()).expect("keys have at most 2 KB");
         let rest = [&length.to_be_bytes(), key.as_bytes(), &item.encode()].concat();
         encode(3, flags, timestamp, item.lsn, item_key, &rest)
@@ -70,6 +71,7 @@ impl Version {
 
     /// `None` if the bytes are not a version of a known format.
     pub(crate) fn decode(bytes: &Bytes) -> Option<Self> {
+        // Checks the format and the length of the header, so the indexes below are in bounds.
         let item_key = item_key_in(bytes)?;
         let eight = |at: usize| <[u8; 8]>::try_from(&bytes[at..at + 8]).ok();
         let previous = u64::from_be_bytes(eight(11)?);
@@ -83,6 +85,7 @@ impl Version {
             expired: bytes[2] & EXPIRED != 0,
             has_image: bytes[2] & HAS_IMAGE != 0,
             timestamp: i64::from_be_bytes(eight(3)?),
+            // LSN 0 is never assigned, so it stands for "none".
             previous: (previous > 0).then_some(previous),
             rest: bytes.slice(HEADER_BYTES + item_key.len() - 1..),
             item_key,

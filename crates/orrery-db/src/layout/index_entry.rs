@@ -64,6 +64,7 @@ impl PathHash {
     }
 
     fn bytes(self, bytes: &[u8]) -> Self {
+        // FNV-1a: a few instructions per byte, and names are short.
         Self(bytes.iter().fold(self.0, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01B3)))
     }
 
@@ -115,8 +116,10 @@ pub(crate) fn push_composite_term<'v>(
     key.extend_from_slice(&number.to_be_bytes());
     for (value, descending) in values {
         let start = key.len();
+        // Cut shorter than in single entries, so that eight values fit into a key.
         push_value_cut(key, value, COMPOSITE_STRING_BYTES_MAX);
         if descending {
+            // Inverted bytes sort the other way round, which gives each path its own direction in one index.
             key[start..].iter_mut().for_each(|byte| *byte = !*byte);
         }
     }
@@ -126,6 +129,7 @@ pub(crate) fn push_composite_term<'v>(
 /// item has whatever the policy and which are included in the charge for its size, and those that only record the
 /// presence of an array or object.
 pub(crate) fn charged_terms(key: &[u8], serving: u32) -> usize {
+    // A generation that is still being built is not charged.
     if key.get(1..5) != Some(&serving.to_be_bytes()) {
         return 0;
     }
@@ -195,12 +199,15 @@ fn push_value_cut(key: &mut Key, value: Option<&Value>, string_bytes_max: usize)
         }
         Some(Value::String(text)) => {
             key.push(STRING);
+            // The byte after the terminating zero tells whether the text goes on.
             let cut = text.len() > string_bytes_max;
+            // Cut before escaping, at any byte: the key need not be valid UTF-8.
             keys::push_escaped(key, &text.as_bytes()[..text.len().min(string_bytes_max)]);
             key.extend_from_slice(&[0, u8::from(cut)]);
         }
         Some(value @ (Value::Array(_) | Value::Object(_))) => {
             key.push(if matches!(value, Value::Array(_)) { ARRAY } else { OBJECT });
+            // No order among arrays or objects is needed, only equality.
             key.extend_from_slice(&order::hash(value).to_be_bytes());
         }
     }
@@ -209,6 +216,7 @@ fn push_value_cut(key: &mut Key, value: Option<&Value>, string_bytes_max: usize)
 /// Bits whose unsigned order is the order of the doubles. Minus zero equals zero.
 fn ordered_bits(number: f64) -> u64 {
     let bits = (number + 0.0).to_bits();
+    // Positive numbers get the sign bit, so that they sort above negative ones, whose bits are all flipped.
     if bits >> 63 == 0 { bits | 1 << 63 } else { !bits }
 }
 
@@ -229,6 +237,7 @@ fn text_length(bytes: &[u8], enough: usize) -> Option<usize> {
     let mut at = 0;
     while at < enough {
         at += bytes.get(at..)?.iter().position(|byte| *byte == 0)?;
+        // `00 FF` is an escaped zero, anything else the end.
         match bytes.get(at + 1)? {
             0xFF => at += 2,
             _ => return Some(at),
@@ -261,6 +270,7 @@ pub(crate) fn run_value(beginning: &[u8]) -> RunValue {
         [NULL] => RunValue::Exactly(Value::Null),
         [FALSE] => RunValue::Exactly(Value::Bool(false)),
         [TRUE] => RunValue::Exactly(Value::Bool(true)),
+        // The encoding stands for several values.
         [NUMBER | STRING, ..] if !is_distinct(encoded) => RunValue::Unknown,
         [NUMBER, bits @ ..] => exactly(bits.try_into().ok().map(|bits| number(u64::from_be_bytes(bits)))),
         [STRING, text @ .., 0, _] => exactly(unescaped(text).map(|text| Value::String(text.into()))),
@@ -281,6 +291,7 @@ fn unescaped(bytes: &[u8]) -> Option<String> {
     let mut rest = bytes.iter();
     while let Some(&byte) = rest.next() {
         text.push(byte);
+        // Only an escaped zero may follow.
         if byte == 0 && rest.next() != Some(&0xFF) {
             return None;
         }
@@ -298,6 +309,7 @@ pub(crate) fn parse_entry(key: &[u8]) -> Option<(&[u8], Key)> {
 /// The length of the prefix of a composite entry's key that follows the order of the values, and the item's key.
 /// Entries with the same prefix may be in any order.
 pub(crate) fn parse_composite_entry(key: &[u8], descending: &[bool]) -> Option<(usize, Key)> {
+    // After the kind, the generation and the number.
     let mut at = 9;
     let mut ordered = None;
     for &descending in descending {
@@ -309,6 +321,7 @@ pub(crate) fn parse_composite_entry(key: &[u8], descending: &[bool]) -> Option<(
         }
         let length = value_length(&rest)?;
         at += length;
+        // Behind a value that was cut or rounded, the order of entries says nothing about the values.
         if ordered.is_none() && !is_distinct(rest.get(..length)?) {
             ordered = Some(at);
         }
@@ -342,6 +355,7 @@ pub(crate) fn composite_between(
         if descending { (high, low, last, first) } else { (low, high, first, last) };
     let start = match from.map(encoded) {
         None => turned(&[from_type]),
+        // An exclusive bound with an exact encoding: begin behind all of its entries.
         Some((range, true)) => range.end?,
         Some((range, false)) => range.start,
     };
@@ -355,6 +369,7 @@ pub(crate) fn composite_between(
 
 /// The common prefix of all composite entries that may have these values.
 pub(crate) fn composite_run(generation: u32, number: u32, values: &[(Option<&Value>, bool)]) -> Key {
+    // The values up to the first inexact one, and that one: behind it the entries have no common beginning.
     let distinct = values.iter().take_while(|(value, _)| {
         let mut encoded = Key::new();
         push_value_cut(&mut encoded, *value, COMPOSITE_STRING_BYTES_MAX);
@@ -416,6 +431,7 @@ pub(crate) fn ranges(generation: u32, path: &IndexPath, test: &Test) -> Option<V
     };
     Some(match test {
         Test::Equal(value) => vec![exact(value)],
+        // In order and without duplicates, since an item must not be found twice.
         Test::In(values) => {
             let mut ranges: Vec<KeyRange> = values.iter().map(exact).collect();
             ranges.sort_by(|a, b| a.start.cmp(&b.start));

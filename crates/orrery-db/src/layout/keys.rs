@@ -42,6 +42,7 @@ pub(crate) fn push_effective_key(key: &mut Key, effective: &EffectiveKey) {
 
 /// Appends bytes in an escaped form that preserves their order whatever follows.
 pub(crate) fn push_escaped(key: &mut Key, bytes: &[u8]) {
+    // Nearly all keys: nothing to escape, one copy.
     if !bytes.contains(&0) {
         return key.extend_from_slice(bytes);
     }
@@ -62,10 +63,12 @@ fn take_effective_key(bytes: &[u8]) -> Option<(EffectiveKey, &[u8])> {
         effective.extend_from_slice(&rest[..zero]);
         match rest[zero + 1..].split_first()? {
             (0, tail) => return Some((EffectiveKey::from_bytes(effective), tail)),
+            // An escaped zero, not the end.
             (0xFF, tail) => {
                 effective.push(0);
                 rest = tail;
             }
+            // `00` followed by anything else is never written.
             _ => return None,
         }
     }
@@ -119,6 +122,7 @@ pub(crate) fn items_of(effective: &EffectiveKey) -> KeyRange {
 
 fn bound(prefix: u8, effective: &EffectiveKey) -> Key {
     let mut key = vec![prefix];
+    // Without the terminator: a bound lies before all keys that begin with it.
     push_escaped(&mut key, effective.as_bytes());
     key
 }
@@ -210,7 +214,9 @@ pub(crate) fn unique(policy: u8, effective: &EffectiveKey, tuple_hash: &[u8; 32]
 pub(crate) fn expiry(second: i64, item_key: &[u8]) -> Key {
     let mut key = Key::with_capacity(8 + item_key.len());
     key.push(EXPIRY);
+    // Negative seconds would sort behind positive ones, since the sign bit comes first.
     key.extend_from_slice(&second.max(0).to_be_bytes());
+    // The item key without its kind, so that the item is found without reading a value.
     key.extend_from_slice(&item_key[1..]);
     key
 }

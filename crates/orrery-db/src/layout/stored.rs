@@ -54,7 +54,9 @@ impl StoredItem {
         bytes.extend_from_slice(&self.position.to_be_bytes());
         bytes.extend_from_slice(&self.timestamp.to_be_bytes());
         bytes.extend_from_slice(&self.ordinal.to_be_bytes());
+        // Present in any case, so that the header has a fixed length.
         bytes.extend_from_slice(&self.ttl.unwrap_or(0).to_be_bytes());
+        // Only items that scripts have written have one, so it is not part of the fixed header.
         if let Some(version) = self.version {
             bytes.extend_from_slice(&version.to_be_bytes());
         }
@@ -84,6 +86,7 @@ impl StoredItem {
             ttl: (header[1] & HAS_TTL != 0).then_some(ttl),
             version,
             is_plain: header[1] & IS_PLAIN != 0,
+            // Shares the buffer that was read; nothing is copied.
             body: bytes.slice(body_at..),
         })
     }
@@ -109,9 +112,11 @@ impl StoredItem {
     /// The item for clients: the body with the system properties appended.
     pub(crate) fn write_document(&self, container: ContainerRid, out: &mut Vec<u8>) {
         let rid = ItemRid::new(container, self.ordinal);
+        // Without its closing brace, which comes back after the system properties.
         let body = self.body.strip_suffix(b"}").unwrap_or(&self.body);
         out.reserve(body.len() + 240);
         out.extend_from_slice(body);
+        // An empty object has no member to put a comma after.
         if body != b"{" {
             out.push(b',');
         }
@@ -133,6 +138,7 @@ pub(crate) const POSITIONS: u16 = 4096;
 /// Orders the writes of a partition: by transaction, then by position. A batch has at most 100 writes; scripts, which
 /// may have more, use their own versions.
 pub(crate) fn version_number(lsn: Lsn, position: u16) -> u64 {
+    // 128 positions per LSN in the number, enough for a batch; scripts do not use it.
     lsn << 7 | u64::from(position & 0x7F)
 }
 

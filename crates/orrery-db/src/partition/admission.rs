@@ -106,6 +106,7 @@ impl Account {
     /// Sets the budget's rate, or this process's share of it.
     fn apply_rate(&self) {
         let (rate, share) = (self.rate.load(Ordering::Acquire), self.share.load(Ordering::Acquire));
+        // At least 1, because 0 would mean that there is no limit.
         let part = if share == 0 || rate == 0 { rate } else { (rate * share / 1000).max(1) };
         self.budget.set_rate(part);
     }
@@ -116,6 +117,7 @@ impl Place {
     fn number(self) -> u64 {
         match self {
             Self::Partition(id) => u64::from(id.0),
+            // The highest bit keeps these numbers apart from those of partitions.
             Self::Shared(database, part) => 1 << 63 | u64::from(database.0) << 24 | u64::from(part),
         }
     }
@@ -125,6 +127,7 @@ impl Budgets {
     /// The demand on each budget since the last call, in hundredths, by budget number.
     pub(crate) fn take_demand(&self) -> Vec<(u64, u64)> {
         let accounts = self.accounts.read();
+        // Taken and reset in one step, so that demand that arrives meanwhile counts for the next second.
         let all = accounts
             .iter()
             .map(|(place, account)| (place.number(), account.demand.swap(0, Ordering::AcqRel)));
@@ -136,6 +139,7 @@ impl Budgets {
         for (place, account) in self.accounts.read().iter() {
             let rate = account.rate.load(Ordering::Acquire).saturating_mul(100);
             let part = share(place.number(), rate);
+            // Only a changed share is applied: setting the rate disturbs the running second.
             if account.share.swap(part, Ordering::AcqRel) != part {
                 account.apply_rate();
             }
@@ -145,6 +149,7 @@ impl Budgets {
     fn known(&self, catalog: &Catalog, container: &Container, partition: &Partition) -> Known {
         let id = partition.store.id;
         let found = self.known.read().get(&id).cloned();
+        // The catalog's version covers every change of offers and partitions, so an equal one needs no look-up.
         if let Some(known) = found.as_ref().filter(|known| known.catalog_version == catalog.version) {
             return known.clone();
         }
@@ -157,12 +162,14 @@ impl Budgets {
         if account.rate.swap(rate, Ordering::AcqRel) != rate {
             account.apply_rate();
         }
+        // Kept across catalog changes; otherwise each change would forget what was spent in this second.
         let (buckets, ledger) = match found {
             Some(known) => (known.buckets, known.ledger),
             None => (Arc::default(), Arc::new(Ledger::new(&self.ledger_quota))),
         };
         for bucket in &container.definition.throughput_buckets {
             let share = rate.saturating_mul(u64::from(bucket.max_throughput_percentage));
+            // Bucket ids are checked to be 1 to 5 when the container is defined.
             buckets[usize::from(bucket.id) - 1].set_hard_rate(share.max(1));
         }
         let known = Known { catalog_version: catalog.version, account, buckets, ledger };
@@ -244,6 +251,7 @@ impl Budgets {
 fn rate_of(catalog: &Catalog, container: &Container, partition: &Partition) -> (Place, u64) {
     let own = catalog.offer_of(OfferOwner::Container(container.rid));
     if let Some(offer) = own {
+        // An equal share for each partition, as in the service: a hot one cannot use what the others leave.
         let parts = container.partitions.len().max(1) as u64;
         let rate = u64::from(offer.document.throughput.maximum()) / parts;
         return (Place::Partition(partition.store.id), rate.max(1));
@@ -254,6 +262,7 @@ fn rate_of(catalog: &Catalog, container: &Container, partition: &Partition) -> (
     };
     let parts = offer.document.throughput.partition_count().max(1);
     let rate = u64::from(offer.document.throughput.maximum() / parts);
+    // Partitions of all containers are dealt to the shares by number.
     (Place::Shared(database, partition.store.id.0 % parts), rate.max(1))
 }
 
@@ -265,6 +274,7 @@ impl Partitions {
         container: &Container,
         partition: &Partition,
     ) -> Result<()> {
+        // A request pays once per partition, however many pages it reads there.
         if receipt.admitted.iter().any(|admitted| admitted.partition == partition.store.id) {
             return Ok(());
         }
@@ -274,6 +284,8 @@ impl Partitions {
         let bucket = bucket.map(|number| (Arc::clone(&known.buckets), number - 1));
         if self.options.throttle && !receipt.context().is_own_work {
             let now_ms = self.env.now_ms();
+            // The bucket first: it is the narrower limit, and a request refused there must not count against the
+            // partition.
             let admitted = match &bucket {
                 Some((buckets, at)) => buckets[*at].admit(now_ms, Priority::High).map_err(|throttled| {
                     let number = u8::try_from(at + 1).unwrap_or(u8::MAX);
@@ -283,6 +295,7 @@ impl Partitions {
             };
             let admitted = admitted.and_then(|()| {
                 known.account.budget.admit(now_ms, receipt.context().priority).map_err(|throttled| {
+                    // Not spent, yet refused: the rest of the second is kept for high priority.
                     let spent = known.account.budget.is_spent(now_ms);
                     (throttled, if spent { ThrottleCause::Budget } else { ThrottleCause::Priority })
                 })
@@ -298,6 +311,7 @@ impl Partitions {
 
     /// Admits or throttles a metadata request, using the account's budget.
     pub fn admit_metadata(&self, receipt: &mut Receipt) -> Result<()> {
+        // Before the check: `settle` charges the account for whatever the request has cost by then.
         receipt.is_metadata = true;
         if !self.options.throttle {
             return Ok(());
@@ -450,6 +464,7 @@ impl Partitions {
     /// The current throughput of an autoscale offer, determined by its busiest partition.
     pub(crate) fn scaled_throughput(&self, catalog: &Catalog, owner: OfferOwner, idle: u32, max: u32) -> u32 {
         let second = self.env.now_seconds();
+        // Collected under the lock and evaluated outside of it.
         let places: Vec<Arc<Account>> = {
             let accounts = self.budgets.accounts.read();
             match owner {
@@ -471,6 +486,7 @@ impl Partitions {
             // Hundredths of the part's rate become units of the whole.
             (account.heat.recent_peak(second).hundredths() * u64::from(max)).div_ceil(rate * 100)
         });
+        // The busiest partition decides, because each has an equal share.
         let needed = needed.max().unwrap_or(0);
         u32::try_from(needed).unwrap_or(max).clamp(idle, max)
     }

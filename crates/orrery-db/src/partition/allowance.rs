@@ -31,12 +31,15 @@ impl Allowances {
     /// The current allowance of a partition with this throughput.
     fn left(&self, partition: PartitionId, units_per_second: u64, now_ms: i64) -> i64 {
         let per_second = i64::try_from(units_per_second).unwrap_or(i64::MAX).saturating_mul(100) / PART;
+        // Never 0, or the work would never finish on a small partition.
         let per_second = per_second.max(1);
         let mut allowances = self.0.lock();
+        // Starts with one second's worth, so that a new partition need not wait.
         let fresh = Allowance { at_ms: now_ms, left: per_second };
         let allowance = allowances.entry(partition).or_insert(fresh);
         let passed_ms = now_ms.saturating_sub(allowance.at_ms).max(0);
         let earned = passed_ms.saturating_mul(per_second) / 1000;
+        // Capped: hours of idleness must not turn into a burst of background work.
         allowance.left = allowance.left.saturating_add(earned).min(per_second.saturating_mul(KEPT_SECONDS));
         allowance.at_ms = now_ms;
         allowance.left
@@ -68,6 +71,7 @@ impl Partitions {
             return Some(Charge::from_hundredths(u64::MAX));
         }
         let left = self.budgets.allowances.left(partition.store.id, rate, self.env.now_ms());
+        // Negative, or the second is already spent by requests: wait.
         let left = u64::try_from(left).ok().filter(|left| *left > 0 && !is_spent)?;
         Some(Charge::from_hundredths(left))
     }
@@ -94,6 +98,7 @@ impl Partitions {
     pub(crate) fn charge_background(&self, container: &Container, partition: &Partition, charge: Charge) {
         let catalog = self.catalog.snapshot();
         self.budgets.allowances.spend(partition.store.id, charge);
+        // Counted as load of the partition too, so that requests see what it leaves.
         self.budgets.settle_for(&catalog, container, partition, (self.env.now_ms(), charge, Priority::Low));
     }
 }

@@ -32,6 +32,7 @@ impl<O: Op> Op for Logged<O> {
 
     fn reads(&self, keys: &mut Vec<Key>) {
         self.op.reads(keys);
+        // Read with the rest, so that the decision knows whether a split is following.
         keys.push(SPLIT_MARK.to_vec());
     }
 
@@ -46,6 +47,7 @@ impl<O: Op> Op for Logged<O> {
                 Decision::Inconsistent(reason)
             }
             Decision::Write(mut writes, out) => {
+                // The log entry is in the same write set, so the log misses no write, whatever crashes.
                 if view.get(&SPLIT_MARK).is_some() {
                     let parts = encode_keys(writes.keys());
                     for (part, entry) in (0u16..).zip(parts) {

@@ -70,13 +70,16 @@ impl Partitions {
 
     /// Acquires the permission to change partitions.
     pub(crate) async fn lock_reshaping(&self) -> Result<ReshapingLock<'_>> {
+        // First in this process: waiting here costs no round trips.
         let here = self.reshapings.lock().await;
         // Wait without a limit: a split in another process may take long.
         loop {
             match take_duty(&*self.store, "reshape").await {
+                // Another process has had the duty for longer than one attempt waits.
                 Err(error) if error.kind == ErrorKind::RetryWith && !self.is_stopping() => {}
                 duty => {
                     let duty = duty?;
+                    // The process that had the duty before has changed the catalog.
                     self.refresh_if_shared().await?;
                     return Ok(ReshapingLock { _here: here, duty });
                 }
@@ -104,6 +107,7 @@ impl Partitions {
     /// Refreshes the catalog after a request found something newer than its snapshot.
     pub(crate) async fn look_at_catalog_again(&self) {
         if let Err(error) = self.refresh_if_shared().await {
+            // The request fails with its own error if the view stays stale.
             tracing::debug!(%error, "cannot refresh the catalog");
         }
     }
@@ -113,10 +117,12 @@ impl Partitions {
         let Some(coordination) = self.store.coordination() else { return Ok(()) };
         let mut own = self.budgets.take_demand();
         own.sort_unstable_by_key(|(_, demand)| std::cmp::Reverse(*demand));
+        // A note is bounded. The budgets left out have little demand, so a wrong share of theirs hardly matters.
         own.truncate(NOTE_BUDGETS_MAX);
         let note: Vec<u8> =
             own.iter().flat_map(|(place, demand)| [*place, *demand]).flat_map(u64::to_be_bytes).collect();
         let note = Bytes::from(note);
+        // Kept for `has_company`, which must not publish an empty demand in its place.
         *self.budget_note.lock() = note.clone();
         let notes = coordination.exchange_notes(note, NOTE_AGE_MAX).await.map_err(store_failure)?;
         let notes: Vec<HashMap<u64, u64>> = notes.iter().map(|note| decode_note(note)).collect();
@@ -129,6 +135,7 @@ impl Partitions {
         let Some(coordination) = self.store.coordination() else { return Ok(false) };
         let note = self.budget_note.lock().clone();
         let notes = coordination.exchange_notes(note, COMPANY_AGE_MAX).await.map_err(store_failure)?;
+        // The own note is always among them.
         Ok(notes.len() > 1)
     }
 
@@ -158,6 +165,7 @@ impl Partitions {
 
 fn decode_note(note: &[u8]) -> HashMap<u64, u64> {
     let number = |bytes: &[u8]| bytes.try_into().map_or(0, u64::from_be_bytes);
+    // Pairs of place and demand. A note of another version with other lengths is read as far as it goes.
     note.chunks_exact(16).map(|pair| (number(&pair[..8]), number(&pair[8..]))).collect()
 }
 

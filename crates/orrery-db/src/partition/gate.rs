@@ -59,13 +59,16 @@ impl Gates {
         let gate = {
             let mut gates = self.gates.lock();
             let gate = Arc::clone(gates.entry(place.clone()).or_default());
+            // Counted under the map's lock, so that the last user cannot remove the gate in between.
             gate.users.fetch_add(1, Ordering::AcqRel);
             gate
         };
+        // From here on a return or a cancellation counts the user out again.
         let entry = Entry { gates: self, gate, place };
         if entry.gate.users.load(Ordering::Acquire) > WAITING_MAX {
             return Err(too_many());
         }
+        // A fair mutex: waiters get it in the order in which they came.
         let turns = Arc::clone(&entry.gate.turns);
         let guard = tokio::time::timeout(TURN_TIME_MAX, turns.lock_owned()).await.map_err(|_| too_many())?;
         Ok(Turn { entry, _guard: guard, closes: false })
@@ -89,6 +92,7 @@ impl Turn<'_> {
     pub(crate) fn close(&mut self) {
         if !self.closes {
             self.closes = true;
+            // Raised before the gate closes: a writer that reads 0 was admitted before.
             self.entry.gates.closed.fetch_add(1, Ordering::AcqRel);
             self.entry.gate.is_closed.send_replace(true);
         }
@@ -98,6 +102,7 @@ impl Turn<'_> {
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
         if self.closes {
+            // Opened before the count falls, so that no writer waits at a gate that is no longer counted.
             self.entry.gate.is_closed.send_replace(false);
             self.entry.gates.closed.fetch_sub(1, Ordering::AcqRel);
         }

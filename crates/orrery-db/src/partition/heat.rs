@@ -172,6 +172,7 @@ impl Default for State {
 impl Heat {
     pub(crate) fn used(&self, second: i64, charge: Charge, key: Option<&str>) {
         let mut state = self.state.lock();
+        // Before anything is added, so that the slot holds only this second.
         state.roll(second);
         let slot = slot(second);
         state.used[slot] += charge.hundredths();
@@ -228,6 +229,7 @@ impl Heat {
     pub(crate) fn view(&self, second: i64, keys_max: usize) -> PartitionHeat {
         let mut state = self.state.lock();
         state.roll(second);
+        // The current second is incomplete and left out.
         let minute: u64 = (1..=60).map(|back| state.used[slot(second - back)]).sum();
         let mut hottest: Vec<HotKey> = state
             .keys

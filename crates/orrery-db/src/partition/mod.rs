@@ -114,8 +114,11 @@ impl Partitions {
 
     /// Reclaims the space of removed containers in the background.
     pub(crate) fn destroy_partitions(self: &Arc<Self>, partitions: Vec<PartitionId>) {
+        // At once: a new container must not find the budget of an old partition.
         self.forget_partitions(&partitions);
         let partitions_of = Arc::clone(self);
+        // Destroying may take long, and its failure does not concern the request: the catalog no longer names
+        // them.
         task::spawn("destroy partitions", async move {
             for partition in partitions {
                 if let Err(error) = partitions_of.store.destroy(partition).await {

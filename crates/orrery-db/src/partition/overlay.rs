@@ -41,6 +41,7 @@ impl Overlay {
     }
 
     async fn tally(&self, tally: Tally) -> Result<ReadPage> {
+        // The script's own entries have to be merged first, so the keys are read and counted here.
         let keys = Scan { want: Want::Keys, ..Scan::forward(tally.range.clone(), tally.entries_max) };
         let page = self.scan(keys).await?;
         let keys = page.entries.iter().map(|entry| entry.key.as_slice());
@@ -50,6 +51,7 @@ impl Overlay {
     async fn get(&self, keys: Vec<Key>) -> Result<ReadPage> {
         let mut page = self.snapshot.read(ReadRequest::Get(keys.clone())).await.map_err(store_failure)?;
         for (key, value) in keys.iter().zip(&mut page.values) {
+            // A deletion counts too: the script must not see what it has deleted.
             if let Some(own) = self.own.get(key) {
                 value.clone_from(own);
             }
@@ -63,6 +65,7 @@ impl Overlay {
         loop {
             let request = ReadRequest::Scan(scan.clone());
             let mut page = self.snapshot.read(request).await.map_err(store_failure)?;
+            // Up to which key the page speaks. Without more entries it speaks of the whole range.
             let reached = page.entries.last().filter(|_| page.more).map(|last| last.key.clone());
             let (from, to) = match (scan.direction, &reached) {
                 (Direction::Forward, Some(last)) => {
@@ -71,8 +74,10 @@ impl Overlay {
                 (Direction::Backward, Some(last)) => (Bound::Included(last.clone()), end_of(&scan)),
                 (_, None) => (Bound::Included(scan.range.start.clone()), end_of(&scan)),
             };
+            // Only the script's keys inside that span: later ones belong to later pages.
             self.merge(&mut page, &scan, from, to);
             match reached {
+                // All entries of the page were deleted by the script, so go on behind them.
                 Some(last) if page.entries.is_empty() => match scan.direction {
                     Direction::Forward => scan.range.start = [last.as_slice(), &[0]].concat(),
                     Direction::Backward => scan.range.end = Some(last),

@@ -47,13 +47,16 @@ impl Partitions {
         session: Option<&SessionToken>,
         request: ReadRequest,
     ) -> Result<ReadPage> {
+        // Background work has no container in its receipt and is not throttled here.
         if let Some(container) = receipt.container.clone() {
             self.admit(receipt, &container, partition)?;
         }
         let page = self.store.read(partition.store, request.clone()).await.map_err(store_failure)?;
         receipt.served_by(partition, page.lsn);
         receipt.worked(partition, weight(&page));
+        // The usual case: the partition is at least where the client's session is.
         let Some(ahead) = session_ahead(session, partition, page.lsn) else { return Ok(page) };
+        // It can be behind only for a moment, or the token is of another container.
         let reached =
             self.store.wait_lsn(partition.store.id, ahead - 1, SESSION_WAIT).await.map_err(store_failure)?;
         if session_ahead(session, partition, reached).is_some() {
@@ -62,6 +65,7 @@ impl Partitions {
                 "The read session is not available for the input session token.",
             ));
         }
+        // Read again: the first page is from before the position that the client has seen.
         let page = self.store.read(partition.store, request).await.map_err(store_failure)?;
         receipt.served_by(partition, page.lsn);
         Ok(page)
@@ -79,6 +83,7 @@ impl Partitions {
         let mut container = Arc::clone(container);
         let mut attempt = 0;
         loop {
+            // Looked up for each attempt, because the container may be a newer version by now.
             let partition = container.partition_of(effective);
             match self.read_partition(receipt, partition, session, request.clone()).await {
                 Err(error) if self.may_route_again(&error, &mut attempt).await => {
@@ -120,7 +125,9 @@ pub(crate) fn weight(page: &ReadPage) -> u64 {
 
 /// The position of the client's session, if the partition has not reached it.
 fn session_ahead(session: Option<&SessionToken>, partition: &Partition, lsn: Lsn) -> Option<Lsn> {
+    // The client's token may name the partition or any of its ancestors; the nearest one counts.
     let lineage = std::iter::once(partition.range_id).chain(partition.parents.iter().rev().copied());
     let entry = session?.entry_for(lineage)?;
+    // At least 1, so that waiting for the position before it is possible.
     entry.is_ahead_of(partition.session_version(), lsn).then_some(entry.lsn.max(1))
 }

@@ -108,6 +108,7 @@ impl Receipt {
     /// Records a partition's share of the read work, and thus of the charge.
     pub(crate) fn worked(&mut self, partition: &Partition, weight: u64) {
         let by = |admitted: &&mut Admitted| admitted.partition == partition.store.id;
+        // Work at a partition that has not admitted the request yet is kept until a page uses it.
         match self.admitted.iter_mut().find(by) {
             Some(admitted) => admitted.weight += weight,
             None => self.unadmitted += weight,
@@ -129,6 +130,7 @@ impl Receipt {
     /// Records that a partition has served the request at this position; the highest position counts.
     pub(crate) fn served_by(&mut self, partition: &Partition, lsn: Lsn) {
         if let Some(served) = self.served.iter_mut().find(|served| served.range_id == partition.range_id) {
+            // A request may read a partition several times; its token must cover what it has seen last.
             served.lsn = served.lsn.max(lsn);
         } else {
             let version = partition.session_version();
