@@ -76,6 +76,7 @@ impl AccountConsistency {
     pub(crate) fn to_value(self) -> Value {
         let mut policy = Object::new();
         policy.set("defaultConsistencyLevel", Value::from(self.level.name()));
+        // Bounds mean nothing at the other levels.
         if self.level == ConsistencyLevel::BoundedStaleness {
             policy.set("maxStalenessPrefix", Value::from(i64::from(self.max_staleness_prefix)));
             policy.set("maxIntervalInSeconds", Value::from(i64::from(self.max_staleness_seconds)));

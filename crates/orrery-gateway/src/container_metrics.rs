@@ -76,6 +76,7 @@ impl ContainerMetrics {
             let label = counters.label();
             for (outcome, count) in OUTCOMES.iter().zip(&counters.requests) {
                 let count = count.load(Ordering::Relaxed);
+                // Most containers never see most outcomes; series of zeros would only cost the scraper.
                 if count > 0 {
                     writeln!(
                         out,
@@ -118,6 +119,7 @@ fn outcome(status: u16) -> usize {
     match status {
         0..400 => 0,
         429 => 2,
+        // Apart from other errors of clients: it needs an operator, not a change of the application.
         507 => 3,
         400..500 => 1,
         _ => 4,

@@ -45,6 +45,7 @@ pub(crate) fn redirect() -> Response<Full<Bytes>> {
     *response.status_mut() = StatusCode::FOUND;
     response.headers_mut().insert(LOCATION, HeaderValue::from_static("/_explorer/"));
     response.headers_mut().insert(VARY, HeaderValue::from_static("accept, authorization"));
+    // The same URL is the account document for others, so the redirect must not stay in any cache.
     response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     response
 }

@@ -152,6 +152,7 @@ impl Faults {
         path: &Path,
         headers: &HeaderMap,
     ) -> Option<Struck> {
+        // Nearly always: without rules, a request pays for this load only.
         if self.count.load(Ordering::Acquire) == 0 {
             return None;
         }

@@ -187,6 +187,7 @@ pub fn demanded_format(headers: &HeaderMap) -> Result<Option<JsonFormat>> {
 pub fn accepted_format(headers: &HeaderMap) -> JsonFormat {
     let listed = non_empty(headers, SUPPORTED_FORMATS).unwrap_or_default();
     let is = |name: &str, known: &str| name.trim().eq_ignore_ascii_case(known);
+    // One unknown name makes the whole list invalid.
     let is_known = |name: &str| ["JsonText", "CosmosBinary", "HybridRow"].iter().any(|known| is(name, known));
     if listed.split(',').all(is_known) && listed.split(',').any(|name| is(name, "CosmosBinary")) {
         JsonFormat::Binary

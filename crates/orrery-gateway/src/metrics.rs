@@ -87,6 +87,7 @@ impl Metrics {
         let start_time: Gauge<f64, AtomicU64> = Gauge::default();
         #[expect(clippy::cast_precision_loss, reason = "milliseconds since the epoch are far below 2^53")]
         start_time.set(start_ms as f64 / 1000.0);
+        // Without our prefix, because Prometheus clients of all languages have agreed on this name.
         self.registry.register(
             "process_start_time_seconds",
             "Start time of the process since the Unix epoch in seconds",

@@ -103,6 +103,7 @@ pub(crate) fn is_control_plane(verb: Verb, path: &Path) -> bool {
 
 /// The text of a query, without its parameters.
 fn query_text(body: &Bytes) -> String {
+    // Parameters stay out of the log: they are where applications put personal data.
     let parsed = value::parse(body).ok();
     let text = parsed.as_ref().and_then(|body| body.get("query")?.as_str()).unwrap_or_default();
     text.chars().take(QUERY_CHARS_MAX).collect()
@@ -180,6 +181,7 @@ impl Limiter {
     fn admit(&self, now_ms: i64) -> Option<u64> {
         let mut window = self.0.lock();
         let second = now_ms.div_euclid(1000);
+        // Also after the clock was moved back.
         if window.second != second {
             window.second = second;
             window.admitted = 0;

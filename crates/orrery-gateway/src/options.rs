@@ -65,6 +65,7 @@ impl PortEndpoint {
 
 /// The port at the end of a host. Colons inside brackets belong to an address.
 fn port_of(host: &str) -> Option<&str> {
+    // An IPv6 address ends with its bracket, so what follows its last colon is not only digits.
     let (_, port) = host.rsplit_once(':')?;
     (!port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit())).then_some(port)
 }

@@ -197,6 +197,7 @@ impl Reply {
             .with_constant("x-ms-schemaversion", "1.19");
         self = with_owner(self, common);
         if let Some(log) = &common.receipt.script_log {
+            // A log has line breaks, which a header cannot carry; clients decode it as a URL component.
             let escaped = percent_encoding::utf8_percent_encode(log, NOT_IN_COMPONENTS).to_string();
             self = self.with(headers::SCRIPT_LOG, escaped);
         }

@@ -30,6 +30,7 @@ impl ResourceName {
         if !(1..=RESOURCE_NAME_CHARACTERS_MAX).contains(&characters) {
             return Err(wrong_length(text, 255));
         }
+        // Names are segments of URLs, where these mean something else.
         if let Some(character) = text.chars().find(|character| matches!(character, '/' | '\\' | '#' | '?')) {
             return Err(invalid_character(character));
         }

@@ -167,6 +167,7 @@ impl Throughput {
         let mut settings = Object::new();
         settings.set("maxThroughput", Value::from(i64::from(max)));
         if let Some(percent) = increment_percent {
+            // The policy is an object within an object, as in the service.
             let nest = |name: &str, value: Value| {
                 let mut object = Object::new();
                 object.set(name, value);
@@ -212,6 +213,7 @@ impl Offer {
     /// offer is scaled to.
     pub fn to_value(&self, current: u32) -> Value {
         let mut content = Object::new();
+        // Of an autoscale offer the current throughput, not its maximum, which is in the settings.
         content.set("offerThroughput", Value::from(i64::from(current)));
         if let Some(settings) = self.throughput.settings() {
             content.set("offerAutopilotSettings", settings);
@@ -334,6 +336,7 @@ impl Offer {
                 sent("_rid").map_or_else(|| "null".to_owned(), Value::to_json)
             )));
         }
+        // An empty type claims nothing.
         match sent("offerType").filter(|kind| differs(kind, OFFER_TYPE) && differs(kind, "")) {
             None => Ok(()),
             Some(kind) => Err(Error::bad_request(format!(

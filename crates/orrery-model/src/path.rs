@@ -40,6 +40,7 @@ pub fn push_segment(name: &str, path: &mut String) {
         path.push_str(name);
     } else {
         path.push('"');
+        // Backslashes first, or those added for the quotes would be doubled.
         path.push_str(&name.replace('\\', "\\\\").replace('"', "\\\""));
         path.push('"');
     }
@@ -47,6 +48,7 @@ pub fn push_segment(name: &str, path: &mut String) {
 
 /// Splits a path into its segments. A single trailing slash is ignored.
 pub fn split(path: &str) -> Result<Vec<Segment>, InvalidPath> {
+    // Paths are kept in the catalog and compared with every item.
     if path.len() > PATH_BYTES_MAX {
         return Err(InvalidPath { position: PATH_BYTES_MAX });
     }

@@ -167,6 +167,7 @@ impl ContainerRid {
     /// Reads the bytes of a container's id, or `None` if they are not.
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let (database, container) = words(bytes)?;
+        // Without the mark it is a user.
         (container & CONTAINER_BIT != 0).then_some(Self { database: DatabaseRid(database), container })
     }
 
@@ -215,6 +216,7 @@ impl ChildKind {
 
     const fn nibble(self) -> u64 {
         match self {
+            // The service's codes, which its clients decode.
             Self::Item => 0,
             Self::Conflict => 4,
             Self::PartitionKeyRange => 5,
@@ -293,6 +295,8 @@ impl ItemRid {
 
     /// Appends the same as bytes.
     pub fn write_self_link(self, out: &mut Vec<u8>) {
+        // Every item that is read gets one of these: written straight into the response, without a text of its
+        // own.
         out.extend_from_slice(b"dbs/");
         self.container.database.write_text(out);
         out.extend_from_slice(b"/colls/");
@@ -415,6 +419,7 @@ text_form!(
 
 /// The text form and its length.
 fn encode(bytes: &[u8]) -> ([u8; TEXT_BYTES_MAX], usize) {
+    // On the stack, because each item of a page needs it.
     let mut text = [0; TEXT_BYTES_MAX];
     // There is room for the longest.
     let length = TEXT.encode_slice(bytes, &mut text).unwrap_or(0);

@@ -364,6 +364,7 @@ pub fn write_json_string(text: &str, out: &mut String) {
             b'\t' => out.push_str("\\t"),
             0x08 => out.push_str("\\b"),
             0x0C => out.push_str("\\f"),
+            // The control characters without a short form.
             other => {
                 const HEX: &[u8; 16] = b"0123456789abcdef";
                 out.push_str("\\u00");
@@ -522,6 +523,7 @@ impl Object {
     /// Sets a member, in place if it exists, at the end if not.
     pub fn set(&mut self, name: impl Into<Box<str>>, value: Value) {
         let name = name.into();
+        // An existing member keeps its place: clients see the order again.
         match self.get_mut(&name) {
             Some(existing) => *existing = value,
             None => self.0.push((name, value)),

@@ -59,6 +59,7 @@ fn report_on(body: &Value, as_page: bool) -> Result<Reply> {
         items_total,
         ..Config::default()
     };
+    // The items come from the caller, so whatever is wrong with them is.
     let refused = |error: orrery_advisor::AdviceError| Error::bad_request(format!("No advice: {error}."));
     let mut advisor = Advisor::new(config, body.get("workload").and_then(Value::as_str)).map_err(refused)?;
     for item in body.get("items").and_then(Value::as_array).unwrap_or(&[]) {

@@ -106,6 +106,7 @@ async fn expire(checkpoints: Weak<Mutex<HashMap<String, Held>>>, id: String) {
         let Some(checkpoints) = checkpoints.upgrade() else { return };
         let mut checkpoints = checkpoints.lock();
         let Some(held) = checkpoints.get(&id) else { return };
+        // Used meanwhile: wait for the rest of its time.
         left = IDLE_MAX.saturating_sub(monotonic::elapsed(held.used));
         if left.is_zero() {
             checkpoints.remove(&id);

@@ -116,6 +116,7 @@ async fn explain_query(
         spec.set("parameters", parameters.clone());
     }
     let request = QueryRequest::parse(Value::from(spec).to_json().as_bytes())?;
+    // The header that permits it guards against surprising charges, and here nothing is charged.
     let mut options = QueryOptions { cross_partition: true, ..QueryOptions::default() };
     options.scope.partition_key = key;
     // Never settled, so explaining spends nothing of the partitions' budgets.
@@ -228,6 +229,7 @@ fn text<'v>(body: &'v Value, name: &str) -> Result<&'v str> {
 
 fn partition_id(value: Option<&Value>, name: &str) -> Result<u32> {
     let id = value.ok_or_else(|| orrery_model::ids::missing_properties(&[name]))?;
+    // Ids of ranges are texts on the wire, but people write numbers.
     let number = match id {
         Value::String(text) => text.parse().ok(),
         other => other.as_i64().and_then(|number| u32::try_from(number).ok()),

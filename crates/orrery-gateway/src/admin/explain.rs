@@ -60,6 +60,7 @@ pub(crate) async fn explain(
 fn from_arguments(query: &str) -> Value {
     let mut body = Object::new();
     for (name, text) in query.split('&').filter_map(|pair| pair.split_once('=')) {
+        // Form encoding, as pages and curl write it.
         let text = text.replace('+', " ");
         let text = percent_encoding::percent_decode_str(&text).decode_utf8_lossy();
         // A key is JSON; everything else is text.

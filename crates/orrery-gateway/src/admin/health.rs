@@ -28,6 +28,7 @@ pub(super) fn status(database: &Database) -> Response<Full<Bytes>> {
 
 fn report(database: &Database, mut object: Object) -> Response<Full<Bytes>> {
     let (status, state, reason) = match database.store_health() {
+        // Load balancers take a server out on 503, although it still serves reads: writes go where they succeed.
         Health::Ready => (StatusCode::OK, "ready", None),
         Health::Impaired(reason) => (StatusCode::SERVICE_UNAVAILABLE, "impaired", Some(reason)),
         Health::Failed(reason) => (StatusCode::SERVICE_UNAVAILABLE, "failed", Some(reason)),
@@ -35,6 +36,7 @@ fn report(database: &Database, mut object: Object) -> Response<Full<Bytes>> {
     object.set("status", Value::from(state));
     object.set("store", Value::from(database.store_name()));
     if let Some(reason) = reason {
+        // What an operator should do, which the reason alone does not say.
         let advice = match state {
             "failed" => "restart the server: it accepts no writes until then",
             _ => "the server recovers automatically once the cause is resolved",
@@ -42,6 +44,7 @@ fn report(database: &Database, mut object: Object) -> Response<Full<Bytes>> {
         object.set("reason", Value::from(reason.as_str()));
         object.set("advice", Value::from(advice));
     }
+    // The line break is for people with curl.
     let body = format!("{}\n", Value::from(object).to_json());
     text(status, "application/json", body)
 }

@@ -58,6 +58,7 @@ pub(crate) fn locate(database: &Arc<Database>, query: &str) -> Result<Reply> {
     let catalog = database.catalog();
     let container = catalog.container(&name, &container)?;
     let definition = &container.definition.partition_key;
+    // The way of a request's key, so the result is where a request would go.
     let key = definition.check_full(&PartitionKey::parse_json(key.as_bytes())?)?;
     let effective = definition.effective_key(&key);
     let partition = container.partition_of(&effective);

@@ -71,6 +71,7 @@ const TICKS_PER_SECOND: f64 = 100.0;
 const PAGE_BYTES: f64 = 4096.0;
 
 fn open_files_max() -> Option<f64> {
+    // The soft limit comes first, and it is the one that applies. `unlimited` is no number, and has no series.
     let limits = fs::read_to_string("/proc/self/limits").ok()?;
     limits
         .lines()
@@ -85,6 +86,7 @@ fn open_files_max() -> Option<f64> {
 #[cfg(unix)]
 fn disk(directory: &Path) -> Option<(u64, u64)> {
     let stat = rustix::fs::statvfs(directory).ok()?;
+    // `f_bavail` is what is free to this process; `f_bfree` includes the superuser's reserve.
     Some((stat.f_bavail.saturating_mul(stat.f_frsize), stat.f_blocks.saturating_mul(stat.f_frsize)))
 }
 

@@ -27,6 +27,7 @@ pub(crate) fn route(
             text.ok_or_else(|| orrery_model::ids::missing_properties(&[name]))
         };
         let requests_max = body.get("requestsMax").and_then(Value::as_i64);
+        // A negative number records one request, not endlessly many.
         let requests_max = requests_max.map(|most| usize::try_from(most).unwrap_or(1));
         Ok::<_, Error>((text("database")?, text("container")?, requests_max))
     };

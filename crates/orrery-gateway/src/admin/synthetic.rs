@@ -31,6 +31,7 @@ pub(crate) async fn set(database: &Arc<Database>, body: &[u8]) -> Result<Reply> 
     let body = parse(body)?;
     let place = (text(&body, "database")?, text(&body, "container")?);
     let definition = match body.get("definition") {
+        // Removing takes an explicit null: a forgotten member must not remove anything.
         None => return Err(orrery_model::ids::missing_properties(&["definition"])),
         Some(Value::Null) => None,
         Some(definition) => Some(definition),
@@ -43,6 +44,7 @@ pub(crate) async fn set(database: &Arc<Database>, body: &[u8]) -> Result<Reply> 
 pub(crate) async fn repartition(database: &Arc<Database>, body: &[u8]) -> Result<Reply> {
     let body = parse(body)?;
     let place = (text(&body, "database")?, text(&body, "container")?);
+    // Pages and scripts send null for what was left empty.
     let present = |name: &str| body.get(name).filter(|value| **value != Value::Null).cloned();
     let request = RepartitionRequest {
         partition_key: present("partitionKey").unwrap_or(Value::Null),

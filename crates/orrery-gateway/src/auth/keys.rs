@@ -138,6 +138,7 @@ impl AccountKeys {
 
 /// Constant time with respect to the bytes, but not the length.
 fn equal_in_constant_time(left: &[u8], right: &[u8]) -> bool {
+    // The black box keeps the compiler from leaving the loop at the first difference.
     let difference = left.iter().zip(right).fold(0, |sum, (a, b)| std::hint::black_box(sum | (a ^ b)));
     left.len() == right.len() && difference == 0
 }

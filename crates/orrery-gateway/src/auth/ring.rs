@@ -138,6 +138,7 @@ impl Slots {
 impl KeyRing {
     /// The keys as the server was started: `given` by its options, except that the primary one is of `primary`.
     pub fn new(given: AccountKeys, primary: KeySource, home: KeyHome) -> Self {
+        // The options name no kind for read-only keys, so their two slots are free for keys of our own.
         let secondary = if given.secondary.is_some() { KeySource::Options } else { KeySource::Missing };
         let none = || (None, KeySource::Missing);
         let slots = Slots {

@@ -40,6 +40,8 @@ pub struct GatewayV2 {
 impl Handler for GatewayV2 {
     async fn handle(&self, request: Request<Incoming>, connection: ConnectionInfo) -> Response<Full<Bytes>> {
         let (outer, body) = request.into_parts();
+        // Browsers can reach this port as well, so host and origin of the outer request are checked like any
+        // other's.
         if let Some(refused) = self.gateway.refuse_foreign(&outer, connection.peer) {
             return refused;
         }

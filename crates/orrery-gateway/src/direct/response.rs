@@ -44,6 +44,7 @@ pub(super) fn write(
     let mut tokens = TokenWriter(out);
     // Clients read the payload's length only if this flag is set.
     tokens.byte(PAYLOAD_PRESENT, u8::from(!body.is_empty()));
+    // Responses come in any order; by this id the client finds the request.
     if let Some(id) = transport_id {
         tokens.ulong(TRANSPORT_REQUEST_ID, id);
     }

@@ -98,6 +98,7 @@ impl<'a> Tokens<'a> {
             code::ULONGLONG => TokenValue::ULongLong(u64::from_le_bytes(self.array()?)),
             code::LONGLONG => TokenValue::LongLong(i64::from_le_bytes(self.array()?)),
             code::GUID => TokenValue::Guid(self.array()?),
+            // Strings and bytes come in three widths of their length: one byte, two or four.
             code::SMALL_STRING => TokenValue::Text(self.take_u8()?),
             code::STRING => TokenValue::Text(self.take_u16()?),
             code::ULONG_STRING => TokenValue::Text(self.take_u32()?),

@@ -54,6 +54,7 @@ impl Call<'_> {
             Path::Attachments(_) => Err(Error::not_implemented(
                 "Attachments are not supported. Keep files in an object store and their addresses in the item.",
             )),
+            // Rejected before, when the verb was decided.
             Path::Malformed | Path::Unknown => Err(method_not_allowed()),
         }
     }
@@ -201,6 +202,7 @@ impl Call<'_> {
             return Ok(reply);
         }
         let usages = self.database.container_usage(&at.database, &at.container).await?;
+        // All sizes of this header are in kilobytes.
         let bytes = kilobytes(usages.iter().map(|(_, usage)| usage.bytes).sum());
         let items: u64 = usages.iter().map(|(_, usage)| usage.items).sum();
         let scripts = self.script_usage(at)?;
@@ -220,6 +222,7 @@ impl Call<'_> {
         if self.verb != Verb::List {
             return Err(method_not_allowed());
         }
+        // Clients ask with the etag of the ranges that they know, and get 304 until a split or merge changes them.
         match self.database.list_ranges(receipt, at.pair(), self.header("if-none-match"))? {
             RangesPage::NotModified { etag } => Ok(Reply::new(StatusCode::NOT_MODIFIED).with_etag(&etag)),
             RangesPage::Changed { etag, owner_rid, ranges } => {
@@ -320,6 +323,7 @@ impl Call<'_> {
     }
 
     async fn permissions(&self, receipt: &mut Receipt, database: &str, user: &str) -> Result<Reply> {
+        // How long the tokens in the response are to be valid.
         let (at, seconds) = ((database, user), self.token_seconds()?);
         match self.verb {
             Verb::Create | Verb::Upsert => {
@@ -414,6 +418,7 @@ impl Call<'_> {
     }
 
     fn conflict(&self, at: &ContainerPath) -> Result<Reply> {
+        // The feed is always empty, so the container is all that can be found.
         self.database.catalog().container(&at.database, &at.container)?;
         match self.verb {
             Verb::Read | Verb::Delete => Err(Error::new(

@@ -186,6 +186,7 @@ impl Body for WatchedBody {
     }
 
     fn size_hint(&self) -> SizeHint {
+        // hyper sends this as the content length; without it HTTP/1 responses would be chunked.
         let in_body = self.body.size_hint().exact().expect("the body is whole");
         SizeHint::with_exact(in_body + self.rest.len() as u64)
     }
@@ -234,6 +235,7 @@ impl<Io: AsyncWrite + Unpin> AsyncWrite for Watched<Io> {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let result = Pin::new(&mut self.io).poll_write(context, bytes);
+        // Pending means that the socket takes nothing more: the peer does not read.
         self.activity.write_was(result.is_pending());
         result
     }

@@ -81,6 +81,7 @@ fn convert(body: &Bytes, operation: Operation<'_>) -> Result<ParsedOperation> {
         other => return Err(Error::bad_request(format!("The batch operation type '{other}' is not known."))),
     };
     operation.indexing_directive.as_deref().map(check_directive).transpose()?;
+    // Refused rather than ignored: an item that never expires is noticed too late.
     if operation.time_to_live_in_seconds.is_some() {
         return Err(lifetime_beside_item());
     }

@@ -20,6 +20,7 @@ pub fn wire_status(kind: ErrorKind) -> WireStatus {
         ErrorKind::BadRequest | ErrorKind::InvalidQuery => (400, 0, "BadRequest"),
         ErrorKind::Script { code } => (400, code, "BadRequest"),
         ErrorKind::PartitionKeyMismatch => (400, 1001, "BadRequest"),
+        // Clients that see this sub-status ask for a plan and merge the partitions themselves.
         ErrorKind::CrossPartitionQuery => (400, 1004, "BadRequest"),
         ErrorKind::ContainerRecreated => (400, 1024, "BadRequest"),
         ErrorKind::Unauthorized => (401, 0, "Unauthorized"),
@@ -27,23 +28,28 @@ pub fn wire_status(kind: ErrorKind) -> WireStatus {
         ErrorKind::QuotaExceeded => (403, 1005, "Forbidden"),
         ErrorKind::LogicalPartitionFull => (403, 1014, "Forbidden"),
         ErrorKind::NotFound => (404, 0, "NotFound"),
+        // Not the resource itself is missing, but what should contain it.
         ErrorKind::OwnerNotFound => (404, 1003, "NotFound"),
+        // Clients retry this 404, because another replica might be further; any other is final.
         ErrorKind::ReadSessionNotAvailable => (404, 1002, "NotFound"),
         ErrorKind::UnsupportedOperation => (405, 0, "MethodNotAllowed"),
         ErrorKind::Timeout => (408, 0, "RequestTimeout"),
         ErrorKind::Conflict => (409, 0, "Conflict"),
         ErrorKind::KeyHashCollision => (409, 3302, "Conflict"),
+        // On 410 clients refresh what the sub-status names, the container or its ranges, and try again.
         ErrorKind::NameCacheStale => (410, 1000, "Gone"),
         ErrorKind::PartitionGone => (410, 1002, "Gone"),
         ErrorKind::PartitionSplitting => (410, 1007, "Gone"),
         ErrorKind::PreconditionFailed => (412, 0, "PreconditionFailed"),
         ErrorKind::TooLarge => (413, 0, "RequestEntityTooLarge"),
         ErrorKind::Locked => (423, 0, "Locked"),
+        // The service's code for throttled requests is the number itself.
         ErrorKind::TooManyRequests { .. } => (429, 3200, "429"),
         ErrorKind::RetryWith => (449, 0, "RetryWith"),
         ErrorKind::Internal => (500, 0, "InternalServerError"),
         ErrorKind::NotImplemented => (501, 0, "NotImplemented"),
         ErrorKind::Unavailable => (503, 0, "ServiceUnavailable"),
+        // Not a status of the service: none of its own says that only freed space helps.
         ErrorKind::StorageFull => (507, 0, "InsufficientStorage"),
     };
     WireStatus { status, substatus, code }

@@ -29,6 +29,7 @@ pub(super) fn parse(
     partition_key: &PartitionKeyDefinition,
 ) -> Result<Option<ClientEncryptionPolicy>> {
     let Some(policy) = fields::optional_object(container, "clientEncryptionPolicy")? else { return Ok(None) };
+    // Version 2 allows the id and partition keys to be encrypted.
     let format_version = match fields::optional_i64(policy, "policyFormatVersion")?.unwrap_or(1) {
         1 => 1,
         2 => 2,

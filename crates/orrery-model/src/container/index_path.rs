@@ -104,6 +104,7 @@ impl PolicyPath {
             (None, None) => return Err(InvalidPath { position: text.len() }),
         };
         let steps = match (prefix, end) {
+            // `/*`, the root.
             ("", PathEnd::Subtree) => Vec::new(),
             _ => read_steps(prefix)?,
         };
@@ -151,6 +152,7 @@ fn read_steps(text: &str) -> Result<Vec<IndexStep>, InvalidPath> {
     let steps = path::split(text)?.into_iter().map(|segment| match segment {
         Segment { text, quoted: true } => Ok(IndexStep::Property(text)),
         Segment { text, .. } if text.as_ref() == "[]" => Ok(IndexStep::Element),
+        // Unquoted, these have a meaning of their own, and it does not fit here.
         Segment { text: label, .. } if label.contains(['*', '?', '[', ']', '{', '}', '"', '\'', '\\']) => {
             Err(InvalidPath { position: text.find(label.as_ref()).unwrap_or(0) })
         }

@@ -94,6 +94,7 @@ impl IndexingPolicy {
         let mut excluded = parse_paths(policy, "excludedPaths")?;
         match mode {
             IndexingMode::None => {
+                // Without an index there is nothing to do automatically; the default follows the mode.
                 if automatic == Some(true) {
                     return Err(Error::bad_request(
                         "The indexing policy is invalid: indexing mode 'none' requires 'automatic' to be false.",
@@ -194,6 +195,7 @@ impl IndexingPolicy {
             let paths = paths.iter().map(|path| path_object(path.as_str()));
             out.set(name, Value::Array(paths.map(Value::Object).collect()));
         }
+        // Only what was sent comes back: the service adds no empty lists.
         if fields::present(sent, "compositeIndexes").is_some() {
             let lists = self.composite.iter().map(|list| {
                 let paths = list.iter().map(|path| {
@@ -228,6 +230,7 @@ impl SpatialIndex {
     fn to_value(&self) -> Value {
         let mut types = self.types.clone();
         if self.bounding_box.is_none() {
+            // What was requested keeps its place in front.
             types.extend(SpatialType::ALL.into_iter().filter(|kind| !self.types.contains(kind)));
         }
         let mut object = path_object(self.path.as_str());

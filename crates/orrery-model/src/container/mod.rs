@@ -215,6 +215,7 @@ impl ContainerDefinition {
         out.set("id", Value::from(self.id.as_str()));
         out.set("indexingPolicy", self.indexing.to_value());
         out.set("partitionKey", self.partition_key.to_value());
+        // Here in the service's order; their content is returned as it was sent.
         for name in ["defaultTtl", "uniqueKeyPolicy"] {
             if let Some(value) = fields::present(sent, name) {
                 out.set(name, value.clone());
@@ -254,6 +255,7 @@ impl ContainerDefinition {
         }
         let sent = PartitionKeyDefinition::parse(&definition)?;
         let own = &self.partition_key;
+        // By names, because clients quote and unquote them as they like.
         let same_paths = sent.paths().len() == own.paths().len()
             && sent.paths().iter().zip(own.paths()).all(|(sent, own)| sent.same_property(own));
         if same_paths && sent.kind() == own.kind() && sent.version() == own.version() {
@@ -283,6 +285,7 @@ fn parse_geospatial(body: &Object) -> Result<Geospatial> {
 
 fn check_spatial(indexing: &IndexingPolicy, geospatial: Geospatial) -> Result<()> {
     let is_plane = geospatial == Geospatial::Geometry;
+    // On a plane the index needs bounds to divide; a sphere has its own.
     let Some(index) = indexing.spatial.iter().find(|index| index.bounding_box.is_some() != is_plane) else {
         return Ok(());
     };
@@ -309,6 +312,7 @@ fn parse_ttl_path(body: &Object) -> Result<Option<KeyPath>> {
 fn parse_analytical_ttl(body: &Object) -> Result<Option<i64>> {
     let seconds = fields::optional_i64(body, "analyticalStorageTtl")?;
     match seconds {
+        // -1 means forever, as for `defaultTtl`.
         Some(value) if value < -1 || value > i64::from(i32::MAX) => {
             Err(Error::bad_request(format!("The input analytical storage ttl '{value}' is invalid.")))
         }

@@ -166,6 +166,7 @@ fn parse_index(entry: &Object, embeddings: &[VectorEmbedding]) -> Result<VectorI
         }
     };
     let embedding = embeddings.iter().find(|embedding| embedding.path.same_property(&path));
+    // Whether the embedding exists is reported last; until then the bound has to do without it.
     let bytes_max = embedding.map_or(QUANTIZATION_BYTES_MAX_UNKNOWN, |embedding| {
         // A quantised vector has at least one dimension per byte.
         QUANTIZATION_BYTES_MAX.min(embedding.dimensions.into())
@@ -189,6 +190,7 @@ fn parse_index(entry: &Object, embeddings: &[VectorEmbedding]) -> Result<VectorI
 fn bounded(entry: &Object, name: &str, title: &str, min: i64, max: i64) -> Result<Option<u32>> {
     let Some(value) = fields::optional_i64(entry, name)? else { return Ok(None) };
     let fits = u32::try_from(value).ok().filter(|_| (min..=max).contains(&value));
+    // The service's messages spell the names differently from its policies, hence `title`.
     fits.map(Some).ok_or_else(|| {
         Error::bad_request(format!(
             "The Vector Indexing Policy parameter {title} value :: {value} is out of range. The allowed range is between {min} and {max}."
@@ -216,6 +218,7 @@ fn parse_shard_key(entry: &Object) -> Result<Option<KeyPath>> {
 
 /// Indexes may come and go with a replace, but not change.
 pub(super) fn check_replaced_indexes(old: &[VectorIndex], new: &[VectorIndex]) -> Result<()> {
+    // A path that was not there before is an addition.
     let changed = |index: &VectorIndex| {
         old.iter().any(|before| before.path.same_property(&index.path) && before != index)
     };
@@ -224,6 +227,7 @@ pub(super) fn check_replaced_indexes(old: &[VectorIndex], new: &[VectorIndex]) -
 
 /// Embeddings may come and go with a replace, but not change.
 pub(super) fn check_replaced_embeddings(old: &[VectorEmbedding], new: &[VectorEmbedding]) -> Result<()> {
+    // Items were written, and indexed, as the old embedding says.
     let changed = |embedding: &VectorEmbedding| {
         old.iter().any(|before| before.path.same_property(&embedding.path) && before != embedding)
     };

@@ -194,6 +194,7 @@ impl PartitionKeyDefinition {
     /// The effective key of a validated key. The empty key is the minimum.
     pub fn effective_key(&self, key: &PartitionKey) -> EffectiveKey {
         let bytes = match (self.kind, self.version) {
+            // Each component has a hash of its own, so that a prefix of components is a prefix of the key.
             (KeyKind::MultiHash, _) => encode::effective_key_multi(&key.0),
             (KeyKind::Hash, KeyVersion::V2) => encode::effective_key_v2(&key.0),
             (KeyKind::Hash, KeyVersion::V1) => encode::effective_key_v1(&key.0),
@@ -205,6 +206,7 @@ impl PartitionKeyDefinition {
     /// 100 UTF-16 units of a string, or 99 if a surrogate pair would be cut in half, so a string
     /// of just that length is hashed like longer ones that begin with it.
     pub fn may_collide(&self, key: &PartitionKey) -> bool {
+        // Bytes first, which costs nothing: a text of 99 units has at least as many bytes.
         let is_full = |text: &str| text.len() >= 99 && text.encode_utf16().count() >= 99;
         self.version == KeyVersion::V1
             && key.0.iter().any(|part| matches!(part, KeyPart::String(text) if is_full(text)))

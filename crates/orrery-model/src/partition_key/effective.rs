@@ -53,6 +53,8 @@ impl EffectiveKey {
     pub fn prefix_end(&self) -> Self {
         let mut bytes = Vec::with_capacity(self.0.len() + 1);
         bytes.extend_from_slice(&self.0);
+        // Not the next key of the same length: in a hierarchy longer keys follow this one, and all of them belong
+        // to it.
         bytes.push(0xFF);
         Self(bytes)
     }
@@ -94,6 +96,7 @@ impl EpkRange {
     /// Reads the two bounds as hexadecimal texts.
     pub fn parse(min: &str, max: &str) -> Result<Self> {
         let range = Self { min: EffectiveKey::parse(min)?, max: EffectiveKey::parse(max)? };
+        // An empty range is allowed, and finds nothing.
         if range.min > range.max {
             return Err(Error::bad_request("One of the input values is invalid."));
         }
@@ -121,6 +124,7 @@ impl EpkRange {
     pub fn intersect(&self, other: &Self) -> Option<Self> {
         let min = (&self.min).max(&other.min);
         let max = (&self.max).min(&other.max);
+        // Neighbours touch without sharing a key, because `max` is exclusive.
         (min < max).then(|| Self { min: min.clone(), max: max.clone() })
     }
 
