@@ -414,7 +414,7 @@ impl Gateway {
         if let Some(container) = &receipt.container {
             self.options.metrics.containers.request(container, status, receipt.charge);
         }
-        // After settling, so that the entry shows the final charge.
+        // Until here: what the client takes to read the response is not the server's time.
         if self.options.observation.slow_request.is_some_and(|least| elapsed >= least) {
             let (query, access) = (query.as_ref(), reply.access.as_deref());
             let activity_id = &activity_id;

@@ -169,7 +169,7 @@ impl Level {
 
     /// The item's existing component, if this level can produce it, or a new one.
     fn take_or_make(&self, item: &impl Item, random: &mut impl Randomness) -> Result<Component, KeyError> {
-        // A level that is a plain property has nothing to build, and nothing that could contradict it.
+        // Nothing to compare with: an absent component is built, and a plain property is the component.
         if self.is_absent(item) || matches!(self.maker, Maker::Existing { .. }) {
             return self.make(item, random);
         }

@@ -49,7 +49,7 @@ pub(crate) fn formatted(number: f64, format: NumberFormat) -> Result<String, Str
         Some(bucket) => (number / f64::from(bucket)).floor() * f64::from(bucket),
         None => number,
     };
-    // Of the magnitude: the sign comes last, before the padding.
+    // Of the magnitude: whether a sign remains is known only after rounding.
     let text = match format.decimals {
         Some(decimals) => format!("{:.*}", usize::from(decimals), number.abs()),
         None if format.width > 0 && number.fract() != 0.0 => {

@@ -138,10 +138,10 @@ impl Slots {
 impl KeyRing {
     /// The keys as the server was started: `given` by its options, except that the primary one is of `primary`.
     pub fn new(given: AccountKeys, primary: KeySource, home: KeyHome) -> Self {
-        // The options name no kind for read-only keys, so their two slots are free for keys of our own.
         let secondary = if given.secondary.is_some() { KeySource::Options } else { KeySource::Missing };
         let none = || (None, KeySource::Missing);
         let slots = Slots {
+            // The options name no kind for read-only keys, so the last two slots are free for keys of our own.
             slots: [(Some(given.primary), primary), (given.secondary, secondary), none(), none()],
             more_read_only: given.read_only,
         };

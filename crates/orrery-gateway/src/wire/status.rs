@@ -30,7 +30,7 @@ pub fn wire_status(kind: ErrorKind) -> WireStatus {
         ErrorKind::NotFound => (404, 0, "NotFound"),
         // Not the resource itself is missing, but what should contain it.
         ErrorKind::OwnerNotFound => (404, 1003, "NotFound"),
-        // Clients retry this 404, because another replica might be further; any other is final.
+        // Clients retry this 404, because another replica might be further.
         ErrorKind::ReadSessionNotAvailable => (404, 1002, "NotFound"),
         ErrorKind::UnsupportedOperation => (405, 0, "MethodNotAllowed"),
         ErrorKind::Timeout => (408, 0, "RequestTimeout"),

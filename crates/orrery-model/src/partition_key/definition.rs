@@ -238,7 +238,7 @@ impl PartitionKeyDefinition {
         // None if no hash at all lies in the range.
         let middle = low + high.checked_sub(low)? / 2;
         let middle = EffectiveKey::from_bytes(middle.to_be_bytes().to_vec());
-        // A range of one key cannot be cut.
+        // A range without a key between its bounds cannot be cut.
         (middle > range.min && middle < range.max).then_some(middle)
     }
 

@@ -30,7 +30,7 @@ impl<'a> Reader<'a> {
         if offset == 0 || offset >= marker_at {
             return Err(BinaryJsonError::Reference);
         }
-        // Only to strings with a text of their own: a reference to a reference could form a chain without end.
+        // Only strings with a text of their own, so that a reference is resolved in one step.
         let mut target = Reader { buffer: self.buffer, at: offset, end: marker_at };
         let marker = target.byte()?;
         target.own_string(marker).map_err(|_| BinaryJsonError::Reference)
