@@ -147,6 +147,7 @@ impl Advisor {
             workload.map(|text| Workload::parse(text, &mut paths)).transpose()?.unwrap_or_default();
         workload.scale(config.rates, config.seed);
         if let Some(throughput) = workload.throughput.filter(|_| !config.throughput_is_given) {
+            // The first items are held back until candidates have been chosen from them.
             config.limits.throughput = throughput.clamp(100, 100_000_000);
         }
         if config.current.is_empty() {
@@ -230,6 +231,7 @@ impl Advisor {
             paths.slot(path);
         }
         let mut analyzer = Analyzer::new(paths, candidates, partitions, time.as_deref(), self.config.seed);
+        // A recording names items by id; those are kept whether or not the sample has them.
         let ids = self.workload.recorded.iter().filter_map(|request| request.id.as_deref());
         analyzer.keep_ids(ids.map(id_hash));
         if let Some(items) = self.config.sample_items {
@@ -256,6 +258,7 @@ impl Advisor {
         if !self.has_workload {
             self.workload = assumed(&analysis, &self.config.limits);
         }
+        // A key on the command line that no item has is most likely a mistake.
         for text in &self.config.candidates {
             let mut paths = analysis.paths.clone();
             let candidate = parse_candidate(text, &mut paths)?;
@@ -283,6 +286,7 @@ impl Advisor {
         if !has_workload {
             workload = assumed(&analysis, &config.limits);
         }
+        // A sample is not of less data than was read.
         let items_total = config.items_total.unwrap_or(0.0).max(analysis.items as f64);
         let scale = items_total / analysis.items as f64;
         let bytes = analysis.bytes as f64 * scale;
@@ -407,6 +411,7 @@ impl Context<'_> {
         }
         let growth = STAGES.iter().map(|days| {
             let grown = self.bytes + self.growth_per_day * days;
+            // Retention bounds the data, but not below what is there already.
             let kept = self.retention_days.map_or(f64::INFINITY, |retention| self.growth_per_day * retention);
             let bytes = grown.min(kept.max(self.bytes));
             stage(spread, candidate.is_hierarchical(), &self.config.limits, *days, bytes)
@@ -438,6 +443,7 @@ impl Context<'_> {
     /// What a month costs: of each replayed point in time an equal part, as the load moves between partitions.
     #[expect(clippy::cast_precision_loss, reason = "prices")]
     fn bill(&self, prediction: &Prediction, replay: &Replay, follows: bool) -> Bill {
+        // The load of a key that follows the clock moves, so each replayed point in time is priced by itself.
         let moments = if follows && !replay.is_recorded { replay.segments() } else { 1 };
         let seconds = prediction.seconds.max(1e-9) / moments as f64;
         let mut loads = prediction.moments(moments);
@@ -471,6 +477,7 @@ impl Context<'_> {
             return None;
         }
         let days = if per_day > 0.0 { (limit - size) / per_day } else { f64::INFINITY };
+        // More than a century counts as never.
         (days < 36_500.0).then_some(days)
     }
 
@@ -604,6 +611,7 @@ fn suffix_plans(
         if !matches!(one.candidate.kind, Kind::PrecalculatedSuffix | Kind::RandomSuffix) {
             continue;
         }
+        // Suffixed keys are recognised by the name that `Candidate` gives them.
         let Some((base, rest)) = one.candidate.name.split_once(" + 1…") else { continue };
         let by = rest.split_once(" by ").map(|(_, by)| by.to_owned());
         if plans.iter().any(|plan| plan.base == base && plan.by == by) || plans.len() >= 4 {
@@ -627,6 +635,7 @@ fn suffix_plans(
                 && !by.as_ref().is_some_and(|by| fixes(operation, by, analysis))
             {
                 let reads = predicted.requests as f64;
+                // About what visiting the partitions costs, which the planner computes itself for each count.
                 let visits = 2.3 + 2.5 * (mean_partitions - 1.0).max(0.0);
                 input.all_reads += reads / seconds;
                 input.reads_are_spread &= !operation.recent;
@@ -645,11 +654,13 @@ fn suffix_plans(
 
 /// Whether a read specifies a property.
 fn fixes(operation: &crate::workload::Operation, path: &str, analysis: &Analysis) -> bool {
+    // A truncated time is named like `/at by day`.
     let path = path.split(" by ").next().unwrap_or(path);
     let Some(slot) = analysis.paths.find(path) else { return false };
     let text = operation.query.as_ref().map(|query| query.text.as_str());
     operation.knows.contains(&slot)
         || text.is_some_and(|text| {
+            // A word of the text suffices: the filter is not analysed here.
             let name = path.rsplit('/').next().unwrap_or(path);
             text.split(|c: char| !(c.is_alphanumeric() || c == '_')).any(|word| word == name)
         })

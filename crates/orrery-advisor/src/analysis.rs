@@ -148,6 +148,7 @@ impl Windows {
         let (min_ms, max_ms) = (self.min_ms.min(at_ms), self.max_ms.max(at_ms));
         let mut width_ms = self.width_ms;
         loop {
+            // Aligned to multiples of the width, so that wider windows consist of whole narrower ones.
             let start_ms = min_ms.div_euclid(width_ms) * width_ms;
             if usize::try_from((max_ms - start_ms) / width_ms).is_ok_and(|last| last < WINDOWS) {
                 return Self { start_ms, width_ms, min_ms, max_ms };
@@ -235,6 +236,7 @@ impl Analyzer {
 
     /// Adds an item, given as JSON text.
     pub fn add(&mut self, json: &[u8]) -> Result<(), serde_json::Error> {
+        // Taken out while `self` is borrowed. Its buffers are reused for every item.
         let mut fields = std::mem::take(&mut self.fields);
         let read = fields.read(&self.paths, json);
         if read.is_ok() {
@@ -274,6 +276,7 @@ impl Analyzer {
             spread.partitions[partition].1 += bytes;
             spread.bytes += bytes;
             if let Some(window) = window {
+                // If there are more partitions than cells, neighbours share a cell.
                 let cell = partition * self.cells / self.layout.count();
                 spread.heat[window * self.cells + cell] += 1;
             }
@@ -298,6 +301,7 @@ impl Analyzer {
         if place >= self.sample_max && wanted.is_none() {
             return;
         }
+        // Only items that are kept are parsed.
         let document = match &self.documents {
             Documents::Nothing => None,
             Documents::Members(names) => value::parse_members(json, names).ok(),

@@ -174,6 +174,7 @@ impl Candidate {
                     names.push(path);
                 }
                 Maker::Made { parts, separator, escaped, suffix } => {
+                    // Whether the faster path builds the same key. Everything else is left to the definition.
                     let mut plain = escaped.is_none();
                     let mut slots_of = |parts: &[synthetic_key::Part]| -> Vec<usize> {
                         let slots = parts.iter().filter_map(|part| {
@@ -309,6 +310,7 @@ impl Candidate {
         let levels = self.levels.iter().map(|level| {
             let mut bytes = Vec::new();
             self.write_level(level, paths, values, random, &mut bytes, &mut 0);
+            // The encoded form begins with the type; see `push_component`.
             match (bytes.first(), level) {
                 (Some(0x08), _) => {
                     let text = String::from_utf8_lossy(&bytes[1..bytes.len() - 1]).into_owned();
@@ -346,6 +348,7 @@ impl Candidate {
                     let number = match suffix.of.first() {
                         None => u32::try_from(random.below(suffix.count.into())).unwrap_or(0),
                         Some(slot) => {
+                            // Hashed in place, and then cut off again.
                             let start = out.len();
                             push_text(values.part(*slot), out);
                             let number = synthetic_key::murmur3::x86_32(&out[start..], 0) % suffix.count;
@@ -355,6 +358,8 @@ impl Candidate {
                     };
                     suffix.push(number, out);
                 }
+                // With the byte of the type, 17 bytes more than the text: the name and the quotes of the
+                // property.
                 *added += u32::try_from(out.len() + 16).unwrap_or(u32::MAX);
                 out.push(0xFF);
             }
@@ -369,6 +374,7 @@ impl Candidate {
                         *added += u32::try_from(text.len() + 17).unwrap_or(u32::MAX);
                         push_component(Part::Text(&text), out);
                     }
+                    // A definition that cannot be applied to the item gives no key.
                     _ => push_component(Part::Undefined, out),
                 }
             }
@@ -380,11 +386,13 @@ impl Candidate {
         let mut prefixes = vec![Placed { place: 0, hash: 0, added_bytes: 0 }];
         for (number, level) in self.levels.iter().enumerate() {
             let Some(choices) = self.choices(number, level, paths, known) else {
+                // Without the first level any partition may have the item; after it, those with the prefix.
                 if number == 0 {
                     return Visit::Everywhere;
                 }
                 return Visit::Prefixes(prefixes.iter().map(|prefix| prefix.place).collect());
             };
+            // Nobody lists so many keys: such a read fans out.
             if prefixes.len().saturating_mul(choices.len()) > KEYS_MAX {
                 return Visit::Everywhere;
             }
@@ -428,6 +436,7 @@ impl Candidate {
                         base.push(0xFF);
                         return Some(vec![base]);
                     }
+                    // The suffix is not known, so every number has to be visited.
                     Some(suffix) if suffix.of.is_empty() || !suffix.of.iter().all(has) => {
                         if suffix.count as usize > KEYS_MAX {
                             return None;
@@ -488,6 +497,7 @@ impl Placed {
             self.place = hash & PLACE;
             self.hash = low;
         } else {
+            // The rotation keeps equal levels from cancelling each other out.
             self.hash = mix(self.hash ^ low.rotate_left(17));
         }
     }
@@ -567,6 +577,7 @@ fn push_text(part: Part<'_>, out: &mut Vec<u8>) {
     match part {
         Part::Undefined | Part::Null => out.extend_from_slice(NOTHING.as_bytes()),
         Part::Bool(flag) => out.extend_from_slice(if flag { b"true" } else { b"false" }),
+        // The common case, without building a value.
         #[expect(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,

@@ -59,13 +59,16 @@ fn pace(items: &[&Sampled], slot: usize) -> Pace {
     if defined < 50 || counts.len() < 2 {
         return Pace::Free;
     }
+    // Recognised as times by their format.
     if times.len() * 10 >= defined * 9 {
         let rising = times.windows(2).filter(|pair| pair[0] <= pair[1]).count() as f64;
         let follows = rising >= RISING * (times.len() as f64 - 1.0);
         return if follows { Pace::Time { step_ms: step(&times) } } else { Pace::Free };
     }
+    // How often neighbours would be equal in any order.
     let chance: f64 = counts.values().map(|count| (*count as f64 / defined as f64).powi(2)).sum();
     let beyond = (same as f64 / pairs as f64 - chance) / (1.0 - chance).max(1e-9);
+    // Hours and weekdays come again, unlike names.
     let comes_back = counts.len() * 2 < runs;
     let run_items = defined as f64 / runs as f64;
     if beyond >= SAME && (comes_back || run_items >= RUN_ITEMS) { Pace::Period } else { Pace::Free }
@@ -93,6 +96,7 @@ pub fn in_form_of(part: &KeyPart, ms: i64) -> KeyPart {
             KeyPart::String(moment::in_form_of(text, ms).into())
         }
         KeyPart::Number(number) if moment::parse_number(*number).is_some() => {
+            // The bound of `parse_number`: larger numbers are milliseconds.
             let is_seconds = *number < 10_000_000_000.0;
             KeyPart::Number(if is_seconds { ms.div_euclid(1000) as f64 } else { ms as f64 })
         }

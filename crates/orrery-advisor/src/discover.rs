@@ -102,6 +102,7 @@ impl Discovery {
                 seen.text_bytes += text.len() as u64;
                 if let Some(ms) = moment::parse_text(text) {
                     seen.times += 1;
+                    // More than a date, even if the time is midnight.
                     seen.with_hours += u64::from(ms.rem_euclid(86_400_000) != 0 || text.len() > 10);
                 }
             }
@@ -123,6 +124,7 @@ impl Discovery {
         if let Some(row) = self.rows.last_mut() {
             row.insert(path.clone(), hash);
         }
+        // Beyond the bound, only values that are known already are counted.
         if seen.values.len() < VALUES_MAX || seen.values.contains_key(&hash) {
             *seen.values.entry(hash).or_default() += 1;
         }
@@ -255,6 +257,7 @@ impl Choice<'_> {
     /// Whether a property's value determines another's, so that joining the two adds no keys. The joined key is known
     /// only to readers who know both.
     fn determines(&self, fine: &str, coarse: &str) -> bool {
+        // An id determines everything else of its item.
         if fine == "/id" {
             return true;
         }
@@ -298,6 +301,7 @@ impl Choice<'_> {
             let listed = match operation.kind {
                 OperationKind::Query => {
                     let shape = operation.query.as_ref()?;
+                    // Only the properties that are compared matter here, not with what.
                     let instance = shape.instance(&shape.placeholders(), paths).ok()?;
                     instance
                         .conditions
@@ -406,6 +410,7 @@ impl Choice<'_> {
             });
             fits.map(|group| group.per_second).sum::<f64>()
         };
+        // Rough charges: 7 RU for a create, 2.5 for a small query.
         let plan = plan(&PlanInput {
             partitions: self.partitions,
             write_units: self.workload.creates_per_second() * 7.0,

@@ -222,8 +222,10 @@ impl Walk<'_> {
             });
             if is_root && name.starts_with('_') && SYSTEM_PROPERTIES.contains(&&*name) {
                 let raw: &RawValue = access.next_value()?;
+                // Two quotes, a colon and a comma.
                 let taken = name.len() + raw.get().len() + 4;
                 fields.bytes = fields.bytes.saturating_sub(taken);
+                // A key may be made of a system property, such as `_ts`.
                 if child.is_some() {
                     let terms = fields.terms;
                     let walk = Walk { paths, fields: &mut *fields, node: child, depth: depth + 1 };
@@ -338,6 +340,7 @@ impl<'de> Visitor<'de> for Walk<'_> {
     fn visit_str<E>(mut self, text: &str) -> Result<(), E> {
         let wanted = self.node.is_some_and(|node| self.paths.nodes[node].slot.is_some());
         let start = self.fields.text.len();
+        // Only texts that a path asks for are copied.
         if wanted {
             self.fields.text.push_str(text);
         }

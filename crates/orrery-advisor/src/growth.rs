@@ -28,6 +28,7 @@ pub struct Stage {
 pub fn stage(spread: &Spread, is_divisible: bool, limits: &Limits, days: f64, bytes: f64) -> Stage {
     let total: u64 = spread.buckets.iter().sum();
     let scale = if total == 0 { 0.0 } else { bytes / total as f64 };
+    // The sum before each bucket, so that the bytes of a range are one difference.
     let mut sums = Vec::with_capacity(BUCKETS + 1);
     sums.push(0.0);
     for bucket in &spread.buckets {
@@ -69,6 +70,7 @@ pub fn stage(spread: &Spread, is_divisible: bool, limits: &Limits, days: f64, by
         };
         let mut middle = between(f64::midpoint(from, to));
         let left = at(middle) - at(from);
+        // As the server does: at the median only if the middle of the hashes leaves one half too large.
         if left.max(size - left) > limits.partition_bytes {
             middle = between(median(&at, from, to));
         }
@@ -95,6 +97,7 @@ fn median(at: &impl Fn(f64) -> f64, from: f64, to: f64) -> f64 {
     let half = f64::midpoint(at(from), at(to));
     for _ in 0..60 {
         let middle = f64::midpoint(low, high);
+        // Sixty halvings exhaust the precision of a double.
         if at(middle) < half {
             low = middle;
         } else {

@@ -118,6 +118,7 @@ fn matches_pattern(pattern: &str, text: &str) -> bool {
     let plain = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
     let (pattern, text) = (plain(pattern), plain(text));
     let mut parts = pattern.split('*');
+    // The text begins with the first part and ends with the last; those in between follow one another.
     let Some(mut rest) = parts.next().and_then(|first| text.strip_prefix(first)) else { return false };
     let parts: Vec<&str> = parts.collect();
     let Some((last, middle)) = parts.split_last() else { return rest.is_empty() };

@@ -35,6 +35,7 @@ pub fn of_recording(text: &str) -> Result<Facts, WorkloadError> {
         requests += 1;
         let status = number("status").unwrap_or(0.0);
         if (status - 429.0).abs() < 0.5 {
+            // It did nothing, and the client repeats it.
             throttled += 1;
             continue;
         }
@@ -55,6 +56,7 @@ pub fn of_recording(text: &str) -> Result<Facts, WorkloadError> {
             ..OperationFacts::default()
         });
         own.requests += 1;
+        // Everything but a query has one key.
         let visited = if operation == "query" { number("partitions") } else { Some(1.0) };
         own.partitions = own.partitions.zip(visited).map(|(most, visited)| most.max(visited));
         if own.partitions.is_none() {
@@ -109,6 +111,7 @@ pub fn of_report(report: &Report) -> Facts {
         let name = key.name.clone().unwrap_or_else(|| "a key".to_owned());
         (name, key.entry.bytes as f64 * scale)
     });
+    // The heaviest key need not be the busiest, unless there is no other.
     let name = if hottest.is_some() && one.distinct < 1.5 { hottest } else { None };
     Facts {
         source: format!(

@@ -70,6 +70,7 @@ impl Layout {
     pub fn partition_of(&self, place: u128) -> usize {
         // The ranges are even, so the product is the partition or its neighbour.
         let count = self.count() as u128;
+        // The upper 64 of the 126 bits, so that the product fits.
         let guess = usize::try_from(((place >> 62) * count) >> 64).unwrap_or(0).min(self.starts.len());
         if guess > 0 && place < self.starts[guess - 1] {
             guess - 1

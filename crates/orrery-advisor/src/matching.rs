@@ -102,6 +102,7 @@ impl Matching {
     /// Evaluates the queries of a replay on its sampled items.
     pub fn new(replay: &Replay, uniform: usize, total: f64) -> Self {
         let items = &replay.items[..uniform.min(replay.items.len())];
+        // Only the paths that some query uses are indexed.
         let mut paths: BTreeSet<IndexPath> = BTreeSet::new();
         for instance in &replay.instances {
             paths.extend(instance.condition.paths().into_iter().cloned());
@@ -122,6 +123,7 @@ impl Matching {
                 continue;
             }
             let (evaluated, known) = spent.entry(operation).or_default();
+            // Enough was evaluated: other instances of the same query stand in for the rest.
             if *evaluated > EVALUATIONS_MAX && !known.is_empty() {
                 let other = Arc::clone(&known[request.instance % known.len()]);
                 matching.found[request.instance] = Some(other);
@@ -165,6 +167,8 @@ impl Matching {
         }
         let (sampled, uniform) = (sampled as f64, self.uniform as f64);
         if has_source {
+            // The item that the parameters came from was certain to be found, so only the others stand for
+            // more.
             (1.0 + (sampled - 1.0) * (self.total - 1.0) / (uniform - 1.0)) / sampled
         } else {
             self.total / uniform
@@ -187,6 +191,7 @@ impl Finder<'_> {
             IndexCondition::And(parts) => parts.iter().filter_map(|part| self.way(part, false)).collect(),
             part => self.way(part, true).into_iter().collect(),
         };
+        // Selecting entries takes a fraction of the time of evaluating documents.
         *evaluated += ways.iter().map(|way| way.selected.items.len()).sum::<usize>() / 8 + 1;
         let rows = self.rows(instance, &ways, evaluated)?;
         let (row_size, collected) = self.output(instance, &rows, evaluated)?;
@@ -269,6 +274,7 @@ impl Finder<'_> {
             None => (0..u32::try_from(self.items.len()).unwrap_or(u32::MAX)).collect(),
         };
         *evaluated += places.len();
+        // Without a filter every item matches once.
         if !instance.has_filter && matches!(instance.matches.shape(), Shape::Stream) && ways.is_empty() {
             return Ok(places.into_iter().map(|at| (at, 1)).collect());
         }
@@ -297,6 +303,7 @@ impl Finder<'_> {
         }
         let collects = matches!(program.shape(), Shape::Collect { .. });
         let most = if collects { GROUPED_MAX } else { ROWS_MEASURED };
+        // A part of the matches is enough to measure their size.
         let step = rows.len().div_ceil(most).max(1);
         let mut pipeline = Pipeline::new(Arc::clone(program), Options::default());
         for (at, _) in rows.iter().step_by(step) {

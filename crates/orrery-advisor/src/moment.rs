@@ -59,6 +59,7 @@ pub fn parse_text(text: &str) -> Option<i64> {
         if let [b'.', fraction @ ..] = rest {
             let count = fraction.iter().take_while(|byte| byte.is_ascii_digit()).count();
             let mut milliseconds = 0;
+            // Digits beyond milliseconds are ignored.
             for at in 0..3 {
                 milliseconds =
                     milliseconds * 10 + fraction[..count].get(at).map_or(0, |byte| i64::from(byte - b'0'));
@@ -99,11 +100,13 @@ pub fn print(ms: i64) -> String {
 /// Formats a time like another one: the same precision and separators. An offset from UTC is kept, and the time
 /// adjusted to it.
 pub fn in_form_of(text: &str, ms: i64) -> String {
+    // After the minutes, because a date contains dashes too.
     let offset_at = text.get(16..).and_then(|rest| rest.find(['+', '-'])).map(|at| at + 16);
     let offset = offset_at.and_then(|at| parse_text(text).zip(parse_text(&text[..at])));
     let ms = ms + offset.map_or(0, |(utc, local)| local - utc);
     let digits = format!("{}.{:03}000000", &print(ms)[..19], ms.rem_euclid(1000));
     let end = offset_at.unwrap_or(text.len());
+    // The digits of the template are replaced one by one; everything else in it stays.
     let moved = text.char_indices().zip(digits.chars().chain(std::iter::repeat('0')));
     moved.map(|((at, own), new)| if at < end && own.is_ascii_digit() { new } else { own }).collect()
 }

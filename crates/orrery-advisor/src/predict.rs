@@ -259,6 +259,7 @@ impl<'a> Run<'a> {
                         self.read(request, &cost, false);
                     }
                 }
+                // A point read if the client knows the key, otherwise a search.
                 OperationKind::Read => match self.find(operation, request, item) {
                     Ok(placed) => {
                         self.result.reads.point += 1;
@@ -278,6 +279,7 @@ impl<'a> Run<'a> {
                         .then(|| self.placement.placed[request.item]);
                     match own.map_or_else(|| self.find(operation, request, item), Ok) {
                         Ok(placed) => self.one(request, charge, &placed),
+                        // The search first, then the change.
                         Err(cost) => {
                             self.read(request, &cost, true);
                             self.one(request, charge, &self.placement.placed[request.item].clone());
@@ -290,6 +292,7 @@ impl<'a> Run<'a> {
         self.result.hottest_key_share = hottest / self.result.offered.max(1e-9);
         let follows = |slot: &usize| replay.paces.get(*slot).is_some_and(|pace| pace.follows());
         self.result.hot_factor = self.result.overall_hot_factor();
+        // At any time such a key is busy in few places, although over the whole replay it looks even.
         if !replay.is_recorded && self.candidate.slots().iter().any(follows) {
             let moments = self.result.moments_hot_factor(replay.segments());
             self.result.hot_factor = self.result.hot_factor.max(moments);
@@ -298,6 +301,7 @@ impl<'a> Run<'a> {
     }
 
     fn place_new(&mut self, values: &Moved<'_>, number: usize) -> Placed {
+        // Each created item draws a suffix of its own.
         let mut random = item_random(number as u64 ^ 0xA11CE);
         self.candidate.place(&self.analysis.paths, values, &mut random, &mut self.scratch)
     }
@@ -334,6 +338,7 @@ impl<'a> Run<'a> {
         self.result.batches_lost += 1;
         for sibling in 0..operation.items as usize {
             // The other items differ in every property that they do not share.
+            // Any other items will do; the prime spreads them over the sample.
             let other = (request.item + sibling * 7919) % self.replay.items.len();
             let other =
                 Sibling { shared: values, own: &self.replay.items[other].values, slots: &operation.together };
@@ -379,9 +384,11 @@ impl<'a> Run<'a> {
             index_entries: 1,
             items: 1,
             item_bytes,
+            // About what the system properties add to the row.
             output_bytes: item_bytes + 190,
         };
         let own = self.layout.partition_of(self.placement.placed[request.item].place);
+        // The partition that has the item reads it; the others only look into their index.
         let weight = |partition: &usize| if *partition == own { 192.0 + f64::from(item.bytes) } else { 64.0 };
         let partitions = seen.partitions.iter().map(|partition| (*partition, weight(partition))).collect();
         Err(QueryCost { partitions, charge: cost::query(&work), key: None, scans: false })
@@ -433,6 +440,7 @@ impl<'a> Run<'a> {
         let span_ms = (self.replay.seconds * 1000.0).max(1.0);
         let slot = ((request.at_ms - start_ms) as f64 / span_ms * TIMELINE as f64) as usize;
         let slot = slot.min(TIMELINE - 1);
+        // Demand counts whether or not it is admitted.
         for (partition, weight) in partitions {
             let share = units * weight / total.max(1e-9);
             self.result.partitions[*partition] += share;
@@ -448,6 +456,7 @@ impl<'a> Run<'a> {
             operation.requests += 1;
             operation.partitions += partitions.len() as u64;
         }
+        // As in the server, a request is admitted by all partitions that it visits, or not at all.
         let refused = partitions
             .iter()
             .any(|(partition, _)| self.budgets[*partition].admit(request.at_ms, Priority::High).is_err());
@@ -460,6 +469,7 @@ impl<'a> Run<'a> {
         }
         self.result.delivered += units;
         operation.delivered += units;
+        // Settled after the work, each partition with its share.
         for (partition, weight) in partitions {
             self.result.delivered_by_partition[*partition] += units * weight / total.max(1e-9);
             let share = (charge.hundredths() as f64 * weight / total.max(1e-9)).round() as u64;

@@ -102,12 +102,14 @@ impl Prices {
 
     /// A month of the loads of some points in time, each as long as the others, with the throughput that they need.
     pub fn month(&self, loads: &[Load<'_>], needed: f64) -> Bill {
+        // Throughput is sold in steps.
         let manual = (needed / MANUAL_STEP).ceil() * MANUAL_STEP;
         let maximum = (needed / AUTOSCALE_STEP).ceil() * AUTOSCALE_STEP;
         let mut bill = Bill::default();
         for load in loads {
             self.add(&mut bill, load, maximum.max(AUTOSCALE_STEP), MONTH_HOURS / loads.len() as f64);
         }
+        // `add` has counted steps of autoscale; manual throughput has finer ones.
         bill.manual = self.throughput(manual.max(MANUAL_MIN), MONTH_HOURS) + bill.storage;
         bill
     }
