@@ -209,7 +209,7 @@ impl Queries {
         if options.client_merge == ClientMerge::Never || !may_cross {
             return Ok(());
         }
-        // features|A closure, since planning costs as much as compiling and most requests end before it.
+        // A closure, since planning costs as much as compiling and most requests end before it.
         let plan = |features| plan_in(container, &prepared.query, request, features);
         if client_merge::is_asked(options, prepared.program.collects_over_container(), plan)? {
             return Err(Error::new(ErrorKind::CrossPartitionQuery, NOT_SERVED));

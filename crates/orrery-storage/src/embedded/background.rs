@@ -120,7 +120,9 @@ pub(super) fn wait_for_backlog(shared: &Shared) {
     let is_behind =
         || shared.tree.sealed_memtables() >= SEALED_MAX || shared.tree.young_runs() >= YOUNG_RUNS_MAX;
     shared.threads.committer.set("waiting for tables to be written and merged");
+    // A full disk ends the wait: flushing and merging stand still, and growth is refused instead.
     while is_behind() && !shared.health.is_failed() && !shared.health.is_full() && !work.stopping {
+        // Waiting for a merge that cannot happen would stall the writers forever.
         if let Some(fault) = work.merge_fault.clone() {
             drop(work);
             return shared.fail(&format!("merging tables has stopped: {fault}"));
@@ -154,6 +156,7 @@ pub(super) fn run_flusher(shared: &Arc<Shared>) {
                 }
                 if work.flush_waits { 0 } else { work.sealed_journals.len() }
             };
+            // Woken to stop, with nothing left to flush.
             if count == 0 || shared.health.is_failed() {
                 return Ok(());
             }
@@ -173,6 +176,8 @@ pub(super) fn run_flusher(shared: &Arc<Shared>) {
             }
             // A memtable is sealed before its journal is queued, so the flush has covered all `count` of them.
             for _ in 0..count {
+                // Read and removed separately: if deleting fails, the journal stays in the list of those that are
+                // needed.
                 let journal = shared.background.work.lock().sealed_journals.front().cloned();
                 if let Some(journal) = journal {
                     kept_log::retire_journal(shared, &journal).map_err(|error| error.to_string())?;
@@ -180,6 +185,7 @@ pub(super) fn run_flusher(shared: &Arc<Shared>) {
                 }
             }
             kept_log::remove_expired(shared);
+            // A new young table may have made a merge due.
             shared.background.work.lock().merge_due = true;
             shared.background.changed.notify_all();
             request_collection(shared);
@@ -222,6 +228,7 @@ pub(super) fn run_merger(shared: &Arc<Shared>) {
                     shared.health.set_full(&format!("merging tables failed: {detail}"));
                     Next::Wait
                 }
+                // The filter has aborted the merge because the store is closing.
                 Err(_) if shared.tree.is_stopping() => Next::Wait,
                 Err(tree::TreeError::Io(error)) => return Err(error),
                 Err(fault @ tree::TreeError::Damaged(_)) => {
@@ -254,6 +261,7 @@ fn wait_for_merger_work(shared: &Shared, next: &Next) -> Option<MergerWork> {
         };
         if work.merge_due || work.slots_died || work.batch_ended.is_some() || sweep_due {
             return Some(MergerWork {
+                // Taken under the lock: what arrives from now on is a new reason to wake.
                 merge: std::mem::take(&mut work.merge_due),
                 slots_died: std::mem::take(&mut work.slots_died),
                 batch_ended: work.batch_ended.take(),

@@ -148,6 +148,7 @@ impl Committer {
 
     /// The thread's main function.
     pub(super) fn run(mut self) {
+        // A panic must not leave callers waiting: the queue is refused below, whatever happened.
         let result = catch_unwind(AssertUnwindSafe(|| self.serve()));
         if let Err(payload) = result {
             let text = panic_text(payload.as_ref());
@@ -157,9 +158,11 @@ impl Committer {
         if !self.shared.health.is_failed() && self.journal.seal().is_err() {
             tracing::error!("the last fsync of the journal failed at shutdown");
         }
+        // A failed store stays failed; it must not look as if it had been closed cleanly.
         if !self.shared.health.is_failed() {
             self.shared.health.close();
         }
+        // After this no task can be queued, so none is left without an answer.
         for task in self.shared.queue.close() {
             refuse(task, &self.shared);
         }
@@ -171,6 +174,7 @@ impl Committer {
         loop {
             self.shared.threads.committer.set("idle");
             self.shared.threads.group_ended();
+            // Blocks until there is work. Whatever arrives during the fsync of this group forms the next.
             let tasks = self.shared.queue.take(GROUP_TASKS_MAX, self.flush_wait());
             self.shared.threads.group_began();
             self.shared.threads.committer.set("deciding and writing a group");
@@ -184,6 +188,7 @@ impl Committer {
             let mut tasks = tasks.into_iter();
             while tasks.len() > 0 {
                 if let Some(close) = self.run_group(&mut tasks) {
+                    // Requests to close are answered after everything queued before them is durable.
                     let result = self.finish();
                     if !self.shared.health.is_failed() {
                         self.shared.health.close();
@@ -215,12 +220,14 @@ impl Committer {
                     close = Some(reply);
                     break;
                 }
+                // Done after the group: in the middle of one its numbers are assigned but not published.
                 Some(Task::Collect) => collect = true,
                 Some(Task::LinkJournals { into, reply }) => checkpoints.push((into, reply)),
                 Some(task) => self.run_task(&mut group, task),
             }
         }
         self.complete(group);
+        // After the group, so that the journals contain every write that came before the request.
         for (into, reply) in checkpoints {
             send(reply, self.link_journals(&into));
         }
@@ -240,6 +247,7 @@ impl Committer {
         let shared = Arc::clone(&self.shared);
         let reply = match task {
             Task::Commit { partition, epoch, mut op, reply } => {
+                // Whatever happens next, the operation no longer waits.
                 partition.leave_queue();
                 let known = &mut self.short_keys;
                 let result = group.commit(&shared, known, &partition, epoch, op.as_mut());
@@ -249,6 +257,7 @@ impl Committer {
             Task::Create { id, lsn, reply } => PendingReply::Done(reply, self.create(group, id, lsn)),
             Task::Retire { partition, reply } => {
                 let result = group.find(&shared, partition).map(|(found, record)| {
+                    // Advanced in the group's records: operations behind it in the same group are fenced already.
                     let retired = PartitionRecord { epoch: record.epoch + 1, ..record };
                     group.records.insert(found.id, (found, retired));
                     record.lsn
@@ -262,6 +271,7 @@ impl Committer {
             Task::Load { partition, entries, reply } => {
                 let found = self.check_space().and_then(|()| group.find(&shared, partition));
                 let result = found.map(|(found, _)| {
+                    // No LSN: the partition does not serve requests yet.
                     for entry in entries {
                         group.overlay.put(found.slot, &entry.key, Some(&entry.value));
                     }
@@ -275,6 +285,7 @@ impl Committer {
             }
             Task::Sweep { keys } => {
                 for key in keys {
+                    // Not counted as growth, and accepted on a full disk: it frees space.
                     group.overlay.put_full(&key, None);
                 }
                 PendingReply::Swept
@@ -286,12 +297,14 @@ impl Committer {
 
     fn create(&mut self, group: &mut Group, id: PartitionId, lsn: Lsn) -> Result<(), StoreError> {
         self.check_space()?;
+        // The children of a split exist already when they learn their LSN.
         if let Some((partition, record)) = group.current(&self.shared, id) {
             if lsn > record.lsn {
                 group.records.insert(id, (partition, PartitionRecord { lsn, ..record }));
             }
             return Ok(());
         }
+        // The highest slots stay free, so that the end of a slot's range can be expressed.
         if self.next_slot >= u32::MAX - 1 {
             return Err(StoreError::Unavailable("all partition slots are used".to_owned()));
         }
@@ -340,6 +353,8 @@ impl Committer {
             self.shared.insert(partition);
         }
         for (partition, record) in group.records.into_values() {
+            // Published only now. Readers that see the new LSN find the writes, because `write` has published
+            // those first.
             partition.advance(record);
         }
         for reply in group.replies {
@@ -381,6 +396,7 @@ impl Committer {
         };
         match self.shared.options.durability {
             Durability::Always if is_small => {
+                // Small groups: fsync first, then insert; handing over to the other thread would cost more.
                 threads.committer.set("fsyncing the journal");
                 self.journal.sync().map_err(flushing)?;
                 threads.committer.set("filling the memtable");
@@ -397,6 +413,7 @@ impl Committer {
                 apply();
             }
         }
+        // Durable and in the memtable: from here on readers see it.
         tree.publish(sequence);
         Ok(())
     }
@@ -442,6 +459,7 @@ impl Committer {
         // If this fails, the old journal stays in use: nothing has been sealed in the tree yet.
         let next = Journal::create(&self.shared.directory, self.journal.number() + 1)?;
         let sealed = std::mem::replace(&mut self.journal, next);
+        // Memtable and journal are exchanged together: one journal per memtable.
         self.shared.tree.seal_memtable();
         self.shared.background.memtable_sealed(sealed.path().to_owned());
         Ok(())
@@ -503,6 +521,7 @@ impl Group {
             return Some((Arc::clone(partition), *record));
         }
         let partition = shared.find(id)?;
+        // By slot: the id may belong to a partition that was created after it.
         let destroyed = self.destroyed.iter().any(|(_, slot)| *slot == partition.slot);
         let record = partition.record();
         (!destroyed).then_some((partition, record))
@@ -538,6 +557,7 @@ impl Group {
             read_current(shared, overlay, Some(known), slot, key)
                 .map_err(|error| CommitError::Unavailable(error.to_string()))
         })?;
+        // Rejected: the LSN stays, and with it the partition's record.
         let Some(writes) = writes else { return Ok((record.lsn, false)) };
         if let Some(reason) = shared.health.fullness().filter(|_| !is_removal(&writes)) {
             return Err(CommitError::Full(reason));
@@ -556,6 +576,8 @@ impl Group {
                 self.overlay.put_unread(slot, key, value.as_deref());
             }
         }
+        // Later operations of the group see this LSN before it is durable; all of them are answered after the
+        // fsync.
         self.records.insert(partition.id, (found, PartitionRecord { lsn, ..record }));
         Ok((lsn, true))
     }
@@ -566,6 +588,7 @@ impl Group {
         self.records.remove(&id);
         self.created.retain(|created| created.id != id);
         self.destroyed.push((partition.id, record.slot));
+        // The record goes and the mark comes in one group: a crash leaves either a partition or a slot to sweep.
         self.overlay.put_full(&layout::partition_key(id), None);
         self.overlay.put_full(&layout::dead_slot_key(record.slot), Some(&[]));
     }
@@ -575,6 +598,7 @@ impl Group {
         // A range deletion may hit keys that operations write but never read.
         self.overlay.find_unread();
         for key in keys {
+            // Only keys that exist count, since the caller asks how many were deleted.
             if read_current(shared, &self.overlay, None, slot, key)?.is_some() {
                 self.overlay.put(slot, key, None);
                 deleted += 1;
@@ -623,6 +647,7 @@ impl PendingReply {
             Self::Commit(reply, Ok(_), false) => {
                 drop(reply.send(Err(CommitError::Unavailable(reason.to_owned()))));
             }
+            // A rejection for another reason stays what it was.
             Self::Commit(reply, error, _) => drop(reply.send(error)),
             Self::Done(reply, result) => send(reply, result.and_then(|()| Err(unavailable()))),
             Self::Retired(reply, result) => send(reply, result.and_then(|_| Err(unavailable()))),

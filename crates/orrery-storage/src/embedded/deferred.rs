@@ -32,6 +32,7 @@ pub(super) struct KeyBounds(Vec<(Vec<u8>, Vec<u8>)>);
 
 impl KeyBounds {
     pub(super) fn add(&mut self, key: &[u8]) {
+        // A store has few slots in one group, so a list is searched faster than a map.
         match self.0.iter_mut().find(|(first, _)| Slot::split(first).0 == Slot::split(key).0) {
             None => self.0.push((key.to_vec(), key.to_vec())),
             Some((first, _)) if key < first.as_slice() => key.clone_into(first),
@@ -79,6 +80,7 @@ struct Group {
 impl Deferred {
     /// Keeps changes; called before their sequence number is published.
     pub(super) fn add(&self, sequence: u64, memory: Bytes, spans: Vec<ChangeSpan>, bounds: &KeyBounds) {
+        // Both locks, the groups first, as in `settle`: no reader may see the bounds without the changes.
         let mut groups = self.groups.lock();
         self.bounds.write().add_all(bounds);
         groups.changes += spans.len();

@@ -94,6 +94,7 @@ impl Draft {
         let key_bytes = u16::try_from(slot.len() + key.len());
         let value_bytes = value.map_or(Ok(DELETED), |value| u32::try_from(value.len()));
         let (Ok(key_bytes), Ok(value_bytes)) = (key_bytes, value_bytes) else {
+            // Reported when the record is completed, so that `push` need not fail in the middle of a group.
             self.too_large = true;
             return ChangeSpan { key_at: self.bytes.len(), key_bytes: 0, value_bytes: DELETED };
         };
@@ -110,6 +111,7 @@ impl Draft {
     pub(super) fn overwrite(&mut self, span: &ChangeSpan, value: Option<&[u8]>) -> bool {
         match (span.value(), value) {
             (None, None) => true,
+            // Equal lengths: the spans of later changes stay valid.
             (Some(range), Some(value)) if range.len() == value.len() => {
                 self.bytes[range].copy_from_slice(value);
                 true
@@ -279,6 +281,7 @@ impl Journal {
 
     /// Durably truncates what a failed [`Journal::append`] left after the last record.
     pub(super) fn undo_append(&mut self) -> io::Result<()> {
+        // Cut off and durable: a record that was refused must not come back at the next start.
         self.file.set_len(self.end)?;
         self.length = self.end;
         (&*self.file).seek(SeekFrom::Start(self.end))?;
@@ -313,6 +316,7 @@ impl Journal {
 
     pub(super) fn sync(&mut self) -> io::Result<()> {
         if !self.is_synced() {
+            // Without the times of the file; its length is included if it has changed.
             self.file.sync_data()?;
             self.synced = self.records;
         }
@@ -345,6 +349,7 @@ pub(super) fn replay(
     apply: &mut dyn FnMut(u64, Vec<Change>),
 ) -> Result<Replayed, OpenError> {
     let content = Bytes::from(fs::read(path).map_err(OpenError::io(path))?);
+    // The number is part of the header, so a journal that was renamed is noticed.
     if content.get(..FILE_HEADER_BYTES) != Some(&file_header(number)[..]) {
         return Err(OpenError::damaged(path, "the journal's header is invalid"));
     }
@@ -432,11 +437,13 @@ impl Record {
 fn is_cut_short(content: &[u8], at: usize) -> bool {
     let Some(length) = content.get(at..at + RECORD_HEADER_BYTES).and_then(|header| header.first_chunk::<4>())
     else {
+        // Too short for a header.
         return true;
     };
     let end = usize::try_from(u32::from_le_bytes(*length))
         .ok()
         .and_then(|bytes| (at + RECORD_HEADER_BYTES).checked_add(bytes));
+    // The length points beyond the file.
     let Some(end) = end.filter(|end| *end <= content.len()) else { return true };
     // The copy into the page cache may have stopped in the middle of a sector.
     if content[at..end].iter().rev().take(8).all(|byte| *byte == 0) {
@@ -444,6 +451,7 @@ fn is_cut_short(content: &[u8], at: usize) -> bool {
     }
     let mut from = at;
     while from < end {
+        // Sectors are counted from the start of the file, as the disk sees them.
         let to = (from - from % SECTOR_BYTES + SECTOR_BYTES).min(end);
         if content[from..to].iter().all(|byte| *byte == 0) {
             return true;
@@ -471,6 +479,7 @@ fn file_header(number: u64) -> [u8; FILE_HEADER_BYTES] {
 }
 
 fn check(number: u64, header: &[u8], payload: &[u8]) -> u64 {
+    // The number as the seed: a record of another journal does not pass.
     let mut hasher = Xxh3::with_seed(number);
     hasher.update(header);
     hasher.update(payload);

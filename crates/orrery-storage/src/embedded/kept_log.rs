@@ -15,10 +15,12 @@ use super::{journal, layout};
 pub(super) fn retire_journal(shared: &Shared, journal: &Path) -> std::io::Result<()> {
     let journals = layout::journals_path(&shared.directory);
     let kept = layout::log_path(&shared.directory);
+    // On a full disk the log is the first thing to give up.
     match journal.file_name().filter(|_| !shared.options.keep_log.is_zero() && !shared.health.is_full()) {
         Some(name) => {
             fs::create_dir_all(&kept)?;
             fs::rename(journal, kept.join(name))?;
+            // The new name before the old directory: a crash may leave the journal under both, never under none.
             journal::sync_directory(&kept)?;
         }
         None => fs::remove_file(journal)?,
@@ -35,6 +37,7 @@ pub(super) fn remove_expired(shared: &Shared) {
         if layout::journal_number(&path).is_none() {
             continue;
         }
+        // The time of its last write; a journal is not changed once it is sealed.
         let written = fs::metadata(&path).and_then(|file| file.modified()).ok();
         let written_ms = written.and_then(|at| at.duration_since(std::time::UNIX_EPOCH).ok());
         let written_ms = written_ms.and_then(|at| i64::try_from(at.as_millis()).ok()).unwrap_or(0);

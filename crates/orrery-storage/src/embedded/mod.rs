@@ -165,6 +165,7 @@ impl Threads {
     /// Stops all threads and releases the directory. Blocks until that is done, even if another caller started it.
     fn stop(&self, shared: &Shared) {
         let mut threads = self.0.lock();
+        // In this order: refuse new calls, abort merges, then wake every thread so that it sees it.
         shared.health.close();
         shared.tree.stop();
         shared.background.stop();

@@ -28,10 +28,12 @@ pub(super) fn open(directory: PathBuf, options: EmbeddedOptions) -> Result<Opene
     let lock = lock(&directory)?;
     check_format(&directory)?;
     history::ensure(&directory, options.env.as_ref())?;
+    // Links of a process that died; they would keep files alive.
     checkpoint::remove_left_over(&directory).map_err(OpenError::io(&directory))?;
     let tree = open_tree(&directory, &options)?;
     let (journal, sealed) = recover_journals(&directory, &tree)?;
     let shared = Arc::new(Shared::new(directory, options, tree));
+    // After the replay, which may have created or destroyed partitions.
     let next_slot = load_partitions(&shared)?;
     // The flusher is not running yet; it starts with these journals.
     for path in sealed {
@@ -50,6 +52,7 @@ pub(super) fn open(directory: PathBuf, options: EmbeddedOptions) -> Result<Opene
     match threads {
         Ok(threads) => Ok((shared, threads, lock)),
         Err(source) => {
+            // Threads that were started see the failure and exit.
             shared.fail("its threads cannot be started");
             Err(OpenError::io(&shared.directory)(source))
         }
@@ -63,6 +66,7 @@ fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> std::io::Result<Joi
 fn lock(directory: &Path) -> Result<File, OpenError> {
     let is_new = !directory.exists();
     fs::create_dir_all(directory).map_err(OpenError::io(directory))?;
+    // The new directory's own name must be durable too.
     if is_new && let Some(parent) = directory.parent().filter(|parent| !parent.as_os_str().is_empty()) {
         journal::sync_directory(parent).map_err(OpenError::io(parent))?;
     }
@@ -70,6 +74,7 @@ fn lock(directory: &Path) -> Result<File, OpenError> {
     let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
     let file = file.map_err(OpenError::io(&path))?;
     match file.try_lock() {
+        // Released by the operating system if the process dies, so no lock is ever left behind.
         Ok(()) => Ok(file),
         Err(TryLockError::WouldBlock) => Err(OpenError::InUse { directory: directory.to_owned() }),
         Err(TryLockError::Error(source)) => Err(OpenError::io(&path)(source)),
@@ -102,6 +107,7 @@ fn create(directory: &Path, format: &Path) -> Result<(), OpenError> {
     check_holds_no_data(directory, format)?;
     let (tree, journals) = (layout::tree_path(directory), layout::journals_path(directory));
     for path in [&tree, &journals] {
+        // Left by an initialisation that was interrupted; `check_holds_no_data` has seen that they are empty.
         if path.try_exists().map_err(OpenError::io(path))? {
             fs::remove_dir_all(path).map_err(OpenError::io(path))?;
         }
@@ -135,6 +141,7 @@ fn check_holds_no_data(directory: &Path, format: &Path) -> Result<(), OpenError>
     let has_tables = fs::read_dir(&tables).is_ok_and(|mut entries| entries.next().is_some());
     let has_records = journals(directory)?.into_iter().any(|(number, path)| {
         let replayed = journal::replay(&path, number, true, &mut |_, _| {});
+        // A journal that cannot be read counts as data.
         replayed.map_or(true, |replayed| replayed.records > 0)
     });
     if has_tables || has_records {
@@ -181,6 +188,7 @@ fn recover_journals(directory: &Path, tree: &Tree) -> Result<(Journal, Vec<PathB
     for (place, (number, path)) in found.iter().enumerate() {
         let newest = place + 1 == found.len();
         let mut apply = |sequence, changes| tree.replay(sequence, changes);
+        // Only the newest journal may end with a torn record.
         let replayed = journal::replay(path, *number, newest, &mut apply)?;
         if replayed.torn_bytes > 0 {
             tracing::info!(
@@ -190,6 +198,7 @@ fn recover_journals(directory: &Path, tree: &Tree) -> Result<(Journal, Vec<PathB
             );
         }
         let surplus = replayed.torn_bytes + replayed.unused_bytes;
+        // Cut off durably, so that the journal counts as sealed from now on.
         if surplus > 0 {
             cut_end(path, surplus).map_err(OpenError::io(path))?;
         }

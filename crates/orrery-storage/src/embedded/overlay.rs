@@ -127,6 +127,7 @@ impl Overlay {
         for at in &unread {
             bounds.add(draft.key(&spans[*at]));
         }
+        // Two lists, in write order: what must be in the memtable at once, and what may wait.
         let (mut direct, mut deferrable) = (Vec::new(), Vec::with_capacity(unread.len()));
         let mut unread = unread.into_iter().peekable();
         for (at, span) in spans.iter().enumerate() {

@@ -51,6 +51,7 @@ pub(super) struct DeadSlots(Mutex<Arc<BTreeSet<u32>>>);
 impl DeadSlots {
     pub(super) fn add(&self, slot: Slot) {
         assert!(slot != Slot::STORE, "the store's own slot never dies");
+        // Copies the set if a merge is using it; merges keep the one they started with.
         Arc::make_mut(&mut self.0.lock()).insert(slot.0);
     }
 
@@ -148,6 +149,7 @@ impl Sweeper {
         if dead.is_empty() || self.batch.is_some() {
             return Ok(Next::Wait);
         }
+        // The cheapest step first: whole tables, without looking at a key.
         shared.tree.drop_dead_tables(&shared.live_slots())?;
         if let Some(at) = self.next_batch_at.filter(|at| monotonic::now() < *at) {
             return Ok(Next::At(at));
@@ -196,6 +198,7 @@ impl Sweeper {
             let from =
                 self.reached.as_ref().filter(|(reached, _)| *reached == slot).map(|(_, key)| key.clone());
             let is_from_start = from.is_none();
+            // Unreadable: skip this slot, go on with the next.
             let Some((page, mut more)) = self.remains(shared, slot, from, room)? else { continue };
             // Behind the last batch nothing is left; but a merge may have uncovered something before it.
             if page.is_empty() && !is_from_start {
@@ -203,6 +206,8 @@ impl Sweeper {
                 gathered.keys.extend(again.0.iter().map(|key| slot.key(key)));
                 more = again.1;
             } else {
+                // A batch that began in the middle proves nothing about what lies before it: look again from the
+                // start.
                 more |= !is_from_start;
                 let next = page.last().map(|last| [last.as_slice(), &[0]].concat());
                 gathered.reached = next.filter(|_| more).map(|key| (slot, key));
@@ -212,6 +217,7 @@ impl Sweeper {
                 gathered.large = true;
                 break;
             }
+            // Last in its batch: the slot's record goes only together with its last entries.
             gathered.keys.push(layout::dead_slot_key(slot));
             gathered.finished.push(slot);
         }

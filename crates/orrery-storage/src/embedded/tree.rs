@@ -154,6 +154,7 @@ impl Tree {
             return;
         }
         self.deferred.add(sequence, memory, deferrable, &bounds);
+        // By the committer, during the fsync of this group if `settles_with` has foreseen it.
         if self.deferred.changes() > DEFERRED_MAX {
             self.settle();
         }
@@ -200,6 +201,7 @@ impl Tree {
 
     /// Seals the memtable unless it is empty. Called by the committer, so that nothing is deferred meanwhile.
     pub(super) fn seal_memtable(&self) -> bool {
+        // Deferred changes belong to this memtable; its journal goes when it is flushed.
         self.settle();
         self.lsm.rotate_memtable().is_some()
     }

@@ -81,6 +81,7 @@ impl Memory {
             StoreError::Unavailable(reason) => CommitError::Unavailable(reason),
             _ => CommitError::Fenced,
         })?;
+        // Upgradable: readers go on while it decides, but no second writer gets in between decision and change.
         let state = found.state.upgradable_read();
         state.check(partition).map_err(|_| CommitError::Fenced)?;
         let (lsn, now) = (state.lsn + 1, state.table.version());
@@ -88,6 +89,7 @@ impl Memory {
             transaction::run(op, lsn, &self.limits, &mut |key: &[u8]| Ok(state.table.get(key, now)))?;
         let Some(writes) = writes else { return Ok(state.lsn) };
         let mut state = RwLockUpgradableReadGuard::upgrade(state);
+        // Also drops the pins of snapshots that have expired.
         state.table.begin_change(monotonic::now(), self.limits.snapshot_age_max);
         state.table.apply(writes);
         assert!(lsn > state.lsn, "LSNs of a partition only grow: {lsn} after {}", state.lsn);
@@ -113,6 +115,7 @@ impl Partition {
             ReadRequest::Scan(scan) => Some(&scan.range),
             ReadRequest::Tally(tally) => Some(&tally.range),
         };
+        // Rare: most reads are far from what was deferred, and share the lock.
         if range.is_some_and(|range| state.table.must_settle(range)) {
             drop(state);
             let mut state = self.state.write();
@@ -208,6 +211,7 @@ impl PartitionStore for Memory {
 
     fn commit(&self, partition: PartitionRef, mut op: Box<dyn ErasedOp>) -> Pending<'_, Lsn, CommitError> {
         Box::pin(async move {
+            // Everything runs inline, so a task that never waits would starve the others.
             yield_if_due().await;
             self.run_commit(partition, op.as_mut())
         })
@@ -228,6 +232,7 @@ impl PartitionStore for Memory {
             let found = self.partition(partition.id)?;
             let taken = monotonic::now();
             let (version, lsn) = {
+                // Version and LSN under one lock, so that they belong together.
                 let mut state = found.state.write();
                 state.check(partition)?;
                 (state.table.pin(taken), state.lsn)
@@ -263,6 +268,7 @@ impl PartitionStore for Memory {
             let found = self.partition(partition.id)?;
             let mut state = found.state.write();
             state.check(partition)?;
+            // Collected first: the table cannot be changed while it is iterated.
             let keys = state.table.keys(&range, count_max);
             let deleted = keys.len();
             state.table.begin_change(monotonic::now(), self.limits.snapshot_age_max);

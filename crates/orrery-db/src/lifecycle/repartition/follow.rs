@@ -111,7 +111,6 @@ impl<'a> Follower<'a> {
     pub(super) fn new(database: &'a Lifecycle, run: RepartitionRun, path: &'a str) -> Result<Self> {
         let source = Arc::clone(existing(&database.catalog.snapshot(), run.source)?);
         let repartition = run.own(&source)?;
-        // partition|
         let known = |partition: &Partition| {
             let found = repartition.positions.iter().find(|(range_id, _)| *range_id == partition.range_id);
             found.map_or(0, |(_, lsn)| *lsn)

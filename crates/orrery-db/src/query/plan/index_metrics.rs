@@ -330,7 +330,7 @@ fn find_composite<'d>(
     paths: &[&IndexPath],
     definition: &'d ContainerDefinition,
 ) -> Option<&'d [CompositePath]> {
-    // index|The exact paths in the exact order; directions do not matter for a filter.
+    // The exact paths in the exact order; directions do not matter for a filter.
     let fits = |index: &&Vec<CompositePath>| {
         index.len() == paths.len() && index.iter().zip(paths).all(|(own, path)| own.steps == path.0)
     };

@@ -117,6 +117,7 @@ impl Replay {
     fn apply(&mut self, tree: &Tree, sequence: u64, changes: Vec<Change>) {
         let mark = changes.iter().find(|change| change.key == layout::time_key());
         if let Some(at) = mark.and_then(|change| time(change.value.as_deref()?)) {
+            // The first record after the time ends the replay; records are in the order of their times.
             self.ended |= self.until_ms.is_some_and(|until| at > until);
             if !self.ended {
                 self.reached_ms = Some(at);
@@ -141,6 +142,7 @@ fn choose<'a>(
     };
     let Some(until) = until_ms else { return name.map_or(Ok(newest), named) };
     let last = name.map_or(Ok(newest), named)?;
+    // Nothing is known about writes after the newest backup, so they must not be promised.
     if until > last.taken_ms {
         let reason =
             "the requested time is after the newest backup: take a backup first, or leave the time out";
@@ -162,6 +164,7 @@ fn journals_after<'a>(
     let later = manifests.iter().filter(|manifest| {
         until_ms.is_some() && manifest.history == base.history && manifest.taken_ms > base.taken_ms
     });
+    // The base's own journals, then those of later backups of the same history.
     let own = base.files.iter().filter(|file| file.path.starts_with("journal/"));
     let mut journals = BTreeMap::<u64, &ManifestFile>::new();
     for file in own.chain(later.flat_map(|manifest| &manifest.files)) {
