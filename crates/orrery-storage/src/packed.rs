@@ -45,6 +45,7 @@ impl PackedKeys {
     /// The keys that pass the test, sharing the same buffer.
     #[must_use]
     pub fn filter(&self, mut test: impl FnMut(&[u8]) -> bool) -> Self {
+        // The buffer is shared, so a filtered set costs its spans only.
         let spans = self.spans.iter().copied().filter(|span| test(at(&self.bytes, *span)));
         Self { bytes: self.bytes.clone(), spans: spans.collect() }
     }
@@ -80,6 +81,7 @@ impl KeyPacker {
     pub fn finish(self) -> PackedKeys {
         let Self { bytes, mut spans, .. } = self;
         spans.sort_unstable_by(|one, other| at(&bytes, *one).cmp(at(&bytes, *other)));
+        // Elements of an array with equal values yield the same key.
         spans.dedup_by(|one, other| at(&bytes, *one) == at(&bytes, *other));
         debug_assert!(
             spans.windows(2).all(|pair| at(&bytes, pair[0]) < at(&bytes, pair[1])),

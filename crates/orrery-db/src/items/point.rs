@@ -121,6 +121,7 @@ impl Items {
         (database, item): (&str, &str),
         options: &ItemOptions,
     ) -> Result<ItemReply> {
+        // For the heat of keys, also if the item is not found.
         receipt.key.get_or_insert_with(|| key.to_json());
         let id = self.item_id(receipt, container, key, database, item).await?;
         let effective = container.definition.partition_key.effective_key(key);
@@ -143,6 +144,7 @@ impl Items {
             (Effect::Read, cost::point_read(item.body.len()))
         };
         receipt.add(charge);
+        // The item's own LSN, which responses carry next to the partition's.
         receipt.item_lsn = Some(item.lsn);
         Ok(ItemReply::new(container.rid, ActionSuccess { effect, item }))
     }
@@ -190,6 +192,7 @@ impl Items {
     ) -> Result<TransactionOutcome> {
         let name = container.definition.id.clone();
         let effective = container.definition.partition_key.effective_key(&partition_key);
+        // Shared by all attempts: items may be large.
         let actions = Arc::new(actions);
         let mut container = Arc::clone(container);
         let mut attempt = 0;
@@ -198,6 +201,7 @@ impl Items {
             if container.definition.id != name {
                 return Err(replaced());
             }
+            // A run that was taken over must stop before it writes again.
             if let Some(copy) = &copy {
                 copy.run.check(&self.catalog.snapshot())?;
             }
@@ -214,6 +218,7 @@ impl Items {
                 receipt.key.get_or_insert_with(|| partition_key.to_json());
                 self.admit(receipt, &container, partition)?;
             }
+            // Made anew for each attempt: it depends on the container, the partition and the time.
             let transaction = ItemTransaction {
                 operation_id: self.operation_id(),
                 container: Arc::clone(&container),
@@ -226,6 +231,7 @@ impl Items {
                 entries: Vec::new(),
                 script: None,
             };
+            // The index entries are built here, outside of the store's committer.
             match self.commit(partition, transaction.with_entries()).await {
                 Ok(committed) if !committed.out.stale => {
                     receipt.served_by(partition, committed.lsn);
@@ -246,6 +252,7 @@ impl Items {
                     }
                 }
             }
+            // Whatever made this attempt fail may have changed the container.
             container = self.current_or_replaced(&container)?;
         }
     }
@@ -253,6 +260,7 @@ impl Items {
     /// Writes are frozen for the cut-over of a repartitioning; retry until it commits or aborts.
     async fn wait_for_cut_over(&self, attempt: &mut u32) -> Result<()> {
         *attempt += 1;
+        // Bounded, like all retries; clients retry a 449 by themselves.
         if *attempt > ROUTING_ATTEMPTS {
             let message = "The container is being repartitioned. Please retry.";
             return Err(Error::new(ErrorKind::RetryWith, message));
@@ -291,12 +299,14 @@ impl Items {
         database: &str,
         item: &str,
     ) -> Result<ItemId> {
+        // The whole path consists of RIDs or of names, and the segment of the database tells which.
         let by_rid = database == container.rid.database().to_string();
         let Some(rid) = ItemRid::parse(item).filter(|rid| by_rid && rid.container == container.rid) else {
             return ItemId::parse(item);
         };
         let effective = container.definition.partition_key.effective_key(key);
         let request = ReadRequest::Get(vec![keys::rid(rid.ordinal())]);
+        // Only the key's own partition is asked: RIDs are mapped where their items are.
         let page = self.read_of_key(receipt, container, &effective, None, request).await?;
         let place = page.values.into_iter().next().flatten();
         let id = place.as_ref().and_then(|place| id_at(place, &effective));
@@ -334,6 +344,7 @@ fn id_at<'a>(item_key: &'a [u8], wanted: &EffectiveKey) -> Option<&'a str> {
 /// Whether the item really belongs to the key and not to another key with the same hash.
 pub(crate) fn has_key(container: &Container, key: &PartitionKey, item: &StoredItem) -> bool {
     let definition = &container.definition.partition_key;
+    // Without possible collisions the hash proves the key, and nothing is parsed.
     !definition.may_collide(key)
         || parse_object(&item.body)
             .and_then(|value| definition.extract(&value))
@@ -437,6 +448,7 @@ pub(crate) fn check_named_key(container: &Container, named: &PartitionKey, own: 
 pub(crate) fn patch_action(container: &Container, body: &Bytes) -> Result<ActionKind> {
     let body = parse_json(body)?;
     let patch = Patch::parse(&body)?;
+    // Before anything is read: a patch of the partition key is refused whatever the item is.
     patch.check_paths(&container.definition.partition_key, &container.definition.computed_properties)?;
     let condition = patch.condition.as_deref().map(orrery_query::parse_condition).transpose();
     let condition = condition.map_err(|errors| {

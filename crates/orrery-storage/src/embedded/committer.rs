@@ -409,6 +409,7 @@ impl Committer {
                 threads.syncer.set("idle");
             }
             Durability::Relaxed { .. } => {
+                // The interval starts with the first write since the last fsync.
                 self.unflushed_since.get_or_insert_with(monotonic::now);
                 apply();
             }

@@ -28,6 +28,7 @@ impl Deferred {
     }
 
     pub(super) fn add(&mut self, keys: PackedKeys, value: Option<Bytes>) {
+        // An empty set has no bounds.
         let (Some(first), Some(last)) = (keys.first(), keys.last()) else { return };
         if self.sets.is_empty() || first < self.first.as_slice() {
             first.clone_into(&mut self.first);
@@ -58,6 +59,7 @@ impl Deferred {
         if !self.may_have(key) {
             return None;
         }
+        // The last set that has the key was written last.
         self.sets.iter().rev().find(|(keys, _)| keys.contains(key))
     }
 
@@ -68,8 +70,10 @@ impl Deferred {
             keys.extend(packed.iter().map(|key| (key_head(key), key, set)));
         }
         // By key, then in the order in which they were written.
+        // The heads decide nearly always, without following the pointers to the keys.
         keys.sort_unstable();
         for (at, (_, key, set)) in keys.iter().enumerate() {
+            // Only the last change of a key counts; nobody can see the ones before.
             let is_last = keys.get(at + 1).is_none_or(|(_, next, _)| next != key);
             if is_last {
                 write(TableKey::new(key), self.sets[*set].1.clone());

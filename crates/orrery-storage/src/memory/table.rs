@@ -61,6 +61,7 @@ impl Table {
 
     /// Keeps the current version readable until [`Table::unpin`] or until the pin expires.
     pub(super) fn pin(&mut self, now: Instant) -> Version {
+        // Deferred keys carry no version, so a pin could not tell later ones from those that it may see.
         self.settle();
         let pin = self.pins.entry(self.version).or_insert(Pin { count: 0, newest: now });
         pin.count += 1;
@@ -83,6 +84,7 @@ impl Table {
     pub(super) fn begin_change(&mut self, now: Instant, pin_age_max: Duration) {
         let mut expired = false;
         // Pins are ordered by version, and therefore by age.
+        // Expired pins go here and not in a timer: without changes they retain nothing.
         while let Some(oldest) = self.pins.first_entry() {
             if now.duration_since(oldest.get().newest) < pin_age_max {
                 break;
@@ -105,6 +107,7 @@ impl Table {
             self.put(&key, value);
         }
         for (keys, value) in writes.unread {
+            // With a pin the replaced values must be kept, which needs their places in the map.
             if self.pins.is_empty() {
                 self.deferred.add(keys, value);
             } else {
@@ -127,6 +130,8 @@ impl Table {
     }
 
     pub(super) fn get(&self, key: &[u8], at: Version) -> Option<Bytes> {
+        // Newer than what the map has: a write of the same key settles first. No pin exists while anything is
+        // deferred.
         if let Some((_, value)) = self.deferred.set_of(key) {
             return value.clone();
         }
@@ -165,6 +170,7 @@ impl Table {
         }
         assert!(!self.must_settle(&tally.range), "a range is settled before it is counted");
         let range = self.current.range(bounds(&tally.range));
+        // Deleted keys stay in the map as long as a pin can see their older values.
         let present = range.filter(|(key, current)| self.visible(key, current, at).is_some());
         tally.of_keys(present.map(|(key, _)| key.bytes()), false)
     }
@@ -212,10 +218,12 @@ impl Table {
                 let replaced_since = std::mem::replace(&mut current.since, self.version);
                 // A value written after the newest pin is visible to no pin.
                 let visible = self.pins.last_key_value().is_some_and(|(pinned, _)| *pinned >= replaced_since);
+                // Kept beside the new value until the last pin that can see it is gone.
                 if visible {
                     let key = place.key().clone();
                     self.older.entry(key.clone()).or_default().push((replaced_since, replaced));
                     self.replaced.push_back((self.version, key));
+                // Nothing refers to the key any more; otherwise the deletion itself must stay visible.
                 } else if is_gone && (self.older.is_empty() || !self.older.contains_key(place.key())) {
                     place.remove();
                 }
@@ -226,8 +234,10 @@ impl Table {
     /// Drops replaced values that no pin can see.
     fn prune(&mut self) {
         let oldest_pin = self.pins.first_key_value().map_or(Version::MAX, |(version, _)| *version);
+        // Oldest first, so that the search ends at the first value that is still needed.
         while self.replaced.front().is_some_and(|(replaced_at, _)| *replaced_at <= oldest_pin) {
             let Some((_, key)) = self.replaced.pop_front() else { break };
+            // Pruned already by another entry for the same key.
             let (Some(current), Some(older)) = (self.current.get(&key), self.older.get_mut(&key)) else {
                 continue;
             };
@@ -245,6 +255,7 @@ impl Table {
     }
 
     fn visible<'a>(&'a self, key: &TableKey, current: &'a Current, at: Version) -> Option<&'a Bytes> {
+        // The usual case. Otherwise the newest of the older values that is not after the version.
         if current.since <= at {
             return current.value.as_ref();
         }

@@ -31,6 +31,7 @@ impl TableKey {
         for word in self.head {
             key.extend_from_slice(&word.to_be_bytes());
         }
+        // The head of a short key is filled up with zeros, which are not part of it.
         key.truncate(self.len());
         key.extend_from_slice(&self.tail);
         key

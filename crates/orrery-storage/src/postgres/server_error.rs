@@ -31,6 +31,7 @@ impl ServerError {
 
 impl From<Error> for ServerError {
     fn from(error: Error) -> Self {
+        // Not from the server: the connection broke, and what it was doing is unknown.
         let Some(server) = error.as_db_error() else {
             return Self::Lost(explain(&error));
         };
@@ -48,6 +49,7 @@ impl From<Error> for ServerError {
             // A standby may be promoted, a server may come back, the transaction of an idle client is ended. "XX000" is
             // what a server reports whose postmaster has died, and a cluster node that has lost another one.
             "25006" | "53300" | "57P01" | "57P02" | "57P03" | "57P05" | "25P03" | "XX000" => Self::Lost(text),
+            // Class 08: connection exceptions.
             _ if code.starts_with("08") => Self::Lost(text),
             _ => Self::Permanent(text),
         }
@@ -61,6 +63,7 @@ impl From<PoolError> for ServerError {
             PoolError::Timeout(TimeoutType::Create) => {
                 Self::Lost("the server did not accept a connection in time".to_owned())
             }
+            // Retried like a lost connection: a connection may become free.
             PoolError::Timeout(_) => Self::Lost(
                 "no connection became free in time: raise pool_max, or check why the server is slow"
                     .to_owned(),

@@ -22,6 +22,7 @@ impl Working<'_> {
     ) -> Option<ActionResult> {
         let key = &self.transaction.partition_key;
         let definition = &self.transaction.definition().partition_key;
+        // Nearly all keys: no other can have the same hash.
         if !definition.may_collide(key) {
             return None;
         }
@@ -30,6 +31,7 @@ impl Working<'_> {
         if stored.as_ref() == Some(key) {
             return None;
         }
+        // Creating would overwrite the other item; for everything else there is no such item.
         let error = match action.kind {
             ActionKind::Create(_) | ActionKind::Upsert(_) => Error::new(
                 ErrorKind::KeyHashCollision,
@@ -47,14 +49,17 @@ impl Working<'_> {
         existing: Option<&ExistingItem>,
         unique_keys: &[Key],
     ) -> Result<(), Error> {
+        // Checked inside the transaction, so that no way of writing can get around it: routing relies on it.
         if let Some(policy) = &self.transaction.container.synthetic {
             policy.check(&new.value, &self.transaction.partition_key)?;
         }
         let old_id = existing.map_or(new.id.as_str(), |existing| &existing.id);
+        // The tuple may be held by this very item, under its old or its new id.
         for key in unique_keys {
             if let Some(holder) = self.get(key)
                 && holder != new.id.as_str().as_bytes()
                 && holder != old_id.as_bytes()
+                // An expired holder has lost its claim, although its entry is still there.
                 && self.holds_tuple(&holder)
             {
                 return Err(unique_violation());
@@ -81,6 +86,7 @@ impl Working<'_> {
             None => statistics.items += 1,
         }
         statistics.bytes += size as u64;
+        // Checked before the counters change: a refused action leaves them as they were.
         if statistics.bytes > self.transaction.logical_partition_bytes_max {
             return Some(Error::new(
                 ErrorKind::LogicalPartitionFull,
@@ -100,6 +106,7 @@ pub(super) fn precondition(action: &Action, item: &StoredItem) -> Option<Error> 
         ActionKind::Upsert(_) | ActionKind::Replace(_) | ActionKind::Delete => {
             action.if_match.as_deref().is_some_and(differs)
         }
+        // Of the writes only a patch honours if-none-match.
         ActionKind::Patch { .. } => {
             action.if_match.as_deref().is_some_and(differs)
                 || action.if_none_match.as_deref().is_some_and(|unwanted| !differs(unwanted))

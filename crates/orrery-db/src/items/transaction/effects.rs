@@ -31,6 +31,7 @@ impl Working<'_> {
         } else {
             Effect::Created
         };
+        // The old version goes before the new one comes, since both may write the same keys.
         let old_entries = self.take_out(existing);
         let item_key = keys::item(&self.transaction.effective, new.id.as_str());
         let ordinal = self.place(&item_key, new, existing, position);
@@ -49,6 +50,7 @@ impl Working<'_> {
         if self.keeps_history {
             self.record_begin(&item_key, &item, existing);
         }
+        // Last, because `place` has looked at whether the item was written before.
         self.writes.insert(item_key, Some(item.encode()));
         let charge = match effect {
             Effect::Replaced => cost::replace(new.body.len(), terms),
@@ -90,6 +92,7 @@ impl Working<'_> {
         if let Some(existing) = existing.filter(|existing| !existing.visible) {
             self.writes.insert(keys::rid(existing.item.ordinal), None);
         }
+        // Unchanged for a plain replacement: the RID leads to the same key.
         if replaced.is_none() || old_key.is_some() {
             self.writes.insert(keys::rid(ordinal), Some(Bytes::copy_from_slice(item_key)));
         }
@@ -124,6 +127,7 @@ impl Working<'_> {
         old_entries: &IndexEntries,
         effect: Effect,
     ) -> usize {
+        // Entries were built ahead for whole items; a patch has none.
         let made = self.transaction.entries.get(usize::from(item.position));
         let new_entries = match made.filter(|made| !made.keys.is_empty()) {
             Some(made) => made.clone(),
@@ -135,6 +139,7 @@ impl Working<'_> {
             self.write_index(new_entries.keys, Some(&value));
             return new_entries.terms;
         }
+        // Only the difference is written: most terms of an item stay when it is replaced.
         let gone = old_entries.keys.filter(|key| !new_entries.keys.contains(key));
         // An entry contains the ordinal, so it is unchanged only if the ordinal is.
         let kept_ordinal = effect == Effect::Replaced;
@@ -184,6 +189,7 @@ impl Working<'_> {
     /// Records the end of an item in the history: as expired, or as deleted if it was purged.
     fn record_end(&mut self, existing: &ExistingItem, position: u16) {
         let item_key = keys::item(&self.transaction.effective, &existing.id);
+        // Invisible and still counted: expired. A purge has deducted what it hides.
         let expired = !existing.visible && existing.counted;
         let now = self.transaction.now_seconds();
         let version =
@@ -231,10 +237,12 @@ impl Working<'_> {
 
     /// Removes the feed entry, expiry entry and unique tuples of a version.
     fn remove_references(&mut self, item: &StoredItem, value: Option<&Value>, id: &str) {
+        // The feed has each item once, at its latest change.
         self.writes.insert(keys::feed(item.lsn, item.position), None);
         let item_key = keys::item(&self.transaction.effective, id);
         if self.transaction.container.repartition.is_some() {
             let tombstone = tombstone::encode(&item_key, &item.body);
+            // Tells the copier that this version is gone, which the feed does not.
             self.writes.insert(tombstone::key(self.lsn, self.tombstones), Some(tombstone));
             self.tombstones += 1;
         }

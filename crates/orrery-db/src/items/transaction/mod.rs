@@ -173,6 +173,7 @@ impl Op for ItemTransaction {
     }
 
     fn reads(&self, keys: &mut Vec<Key>) {
+        // Read by every write: the counters, the fences of index and cut-over, and whether history is kept.
         keys.push(keys::statistics(&self.effective));
         keys.push(keys::INDEX_VERSION.to_vec());
         keys.push(keys::history_mark(0));
@@ -195,9 +196,11 @@ impl Op for ItemTransaction {
         if self.script.is_some_and(|script| script.read_at != working.statistics.written_at) {
             return Decision::Reject(TransactionOutcome::stale());
         }
+        // Everything is decided on what has been read so far; keys found missing on the way are asked for below.
         let (results, failed) = self.run_actions(&mut working);
         let missing = working.take_missing();
         if !missing.is_empty() {
+            // The store reads them and decides again from the start.
             return Decision::NeedReads(missing.into_iter().collect());
         }
         let statistics = working.statistics();
@@ -213,6 +216,7 @@ impl Op for ItemTransaction {
                 }
                 Decision::Write(writes, outcome)
             }
+            // Failed, or nothing changes: reads only.
             Ok(_) => Decision::Reject(outcome),
         }
     }
@@ -248,6 +252,7 @@ impl ItemTransaction {
     pub(crate) fn with_entries(mut self) -> Self {
         let now = self.now_seconds();
         let entries = self.actions.iter().map(|action| match &action.kind {
+            // Of a patch the new version is not known yet, and of a deletion the old one is needed.
             ActionKind::Create(item) | ActionKind::Upsert(item) | ActionKind::Replace(item) => {
                 self.entries_of(&item.value, now, item.id.as_str())
             }
@@ -262,6 +267,7 @@ impl ItemTransaction {
     fn entries_of(&self, value: &Value, timestamp: i64, id: &str) -> IndexEntries {
         let index = &self.container.index;
         let mut keys = KeyPacker::with_capacity(24, ENTRIES_BYTES);
+        // Both, while a new one is being built.
         for generation in index.generations() {
             index::push_entries(&mut keys, generation, value, timestamp, &self.effective, id);
         }

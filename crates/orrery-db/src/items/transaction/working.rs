@@ -110,6 +110,7 @@ impl<'a> Working<'a> {
     /// Checks an invariant of the stored data. The decision continues either way, on whatever values there are, because only
     /// a final one can tell that the data is wrong: until then missing values count as absent.
     pub(super) fn require(&self, holds: bool, invariant: &'static str) {
+        // The first broken invariant is the cause; later ones may be its consequences.
         if !holds && self.broken.get().is_none() {
             self.broken.set(Some(invariant));
         }
@@ -124,6 +125,8 @@ impl<'a> Working<'a> {
     /// The write set; `None` if nothing changes. Fails if an invariant is broken.
     pub(super) fn into_writes(mut self) -> Result<Option<WriteSet>, String> {
         let own_items = keys::item(&self.transaction.effective, "");
+        // The last check before anything is written: an item under another key could never be found or split
+        // correctly.
         self.require(
             self.writes.keys().all(|key| key.first() != own_items.first() || key.starts_with(&own_items)),
             "a transaction writes items of its own logical partition only",
@@ -135,6 +138,7 @@ impl<'a> Working<'a> {
             return Ok(None);
         }
         let statistics_key = keys::statistics(&self.transaction.effective);
+        // Every write rewrites the counters with its LSN, so that scripts detect it by this one key.
         self.statistics.written_at = self.lsn;
         let statistics = self.statistics.encode(&self.transaction.partition_key);
         self.writes.insert(statistics_key, Some(statistics));
@@ -177,6 +181,7 @@ impl<'a> Working<'a> {
     pub(super) fn get(&self, key: &[u8]) -> Option<Bytes> {
         match self.writes.get(key) {
             Some(written) => written.clone(),
+            // Not written by this transaction: the value as the store has it.
             None if self.view.has_read(key) => self.view.get(key),
             None => {
                 self.missing.borrow_mut().insert(key.to_vec());
@@ -200,12 +205,14 @@ impl<'a> Working<'a> {
     /// Applies one action; a failed one changes nothing.
     pub(crate) fn run(&mut self, action: &Action, position: u16) -> ActionResult {
         let existing = self.load_existing(action.id.as_str());
+        // Before anything else: an item of another key must not even show in an error.
         if let Some(result) = self.foreign_key(action, existing.as_ref()) {
             return result;
         }
         let visible = existing.as_ref().is_some_and(|existing| existing.visible);
         let size = existing.as_ref().map_or(0, |existing| existing.item.body.len());
         let refuse = |error: Error| ActionResult { outcome: Err(error), charge: cost::refused_write(size) };
+        // An invisible item has no etag to compare with.
         if visible
             && let Some(existing) = &existing
             && let Some(error) = precondition(action, &existing.item)
@@ -218,6 +225,7 @@ impl<'a> Working<'a> {
                 self.put(item, existing.as_ref(), position)
             }
             (ActionKind::Replace(item), Some(existing)) if existing.visible => {
+                // A rename: the new id must be free. One that has expired makes room.
                 if item.id != action.id
                     && let Some(other) = self.load_existing(item.id.as_str())
                 {
@@ -239,6 +247,7 @@ impl<'a> Working<'a> {
                 }
             }
             (ActionKind::Delete, Some(existing)) if existing.visible => self.delete(existing, position),
+            // Still expired or purged now, in commit order: the sweeper has read it earlier.
             (ActionKind::Sweep, Some(existing)) if !existing.visible => self.delete(existing, position),
             // Rewritten or removed meanwhile: nothing to do, and no reason to fail the others.
             (ActionKind::Sweep, _) => {
@@ -260,6 +269,7 @@ impl<'a> Working<'a> {
         let definition = self.transaction.definition();
         if let Some(condition) = condition {
             let document = document_value(item, self.transaction.container.rid)?;
+            // A fixed seed: a decision must come out the same each time it runs.
             let (random, policies) = (Random::new(0), Policies::default());
             let context = orrery_query::Context::new(self.transaction.now_ms, &random, &policies);
             if !condition.holds(&document, &context) {
