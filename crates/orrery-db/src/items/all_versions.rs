@@ -28,6 +28,7 @@ impl Items {
         count_max: usize,
     ) -> Result<ChangePage> {
         let Some(seconds) = self.history_seconds(container) else { return Err(not_kept()) };
+        // As in the service, this feed cannot be read from the beginning or from a time.
         let start = match request.start {
             ChangeStart::After(lsn) if request.modified_since.is_none() => lsn,
             ChangeStart::Now if request.modified_since.is_none() => {
@@ -37,6 +38,7 @@ impl Items {
         };
         let only = request.scope.partition_key.as_ref();
         let only = only.filter(|key| container.definition.partition_key.may_collide(key));
+        // Trimming is done now and then; what is too old counts as trimmed although it is still there.
         let oldest = self.env.now_seconds().saturating_sub(seconds);
         let mut out = ChangePage::default();
         let mut reached = start;
@@ -101,11 +103,13 @@ fn write_version(
         metadata.extend([",\"previousImageLSN\":", &previous.to_string()]);
     }
     if version.happened == Happened::Delete {
+        // A delete has no current version, and clients expect an empty object.
         out.documents.extend_from_slice(b"{}");
         if let Some(image) = version.image().filter(|_| previous_images) {
             out.documents.extend_from_slice(b",\"previous\":");
             image.write_document(container.rid, &mut out.documents);
         }
+        // Tells a deletion by lifetime from one by a client.
         if version.expired {
             metadata.push_str(",\"timeToLiveExpired\":true");
         }
@@ -114,6 +118,7 @@ fn write_version(
         write_json_string(id, &mut metadata);
         metadata.push_str(",\"partitionKey\":");
         let key = version.partition_key().map(|key| key.to_value());
+        // By name, unlike everywhere else: that is the service's format for this feed.
         named_key(container, key.as_ref()).write_json(&mut metadata);
     } else {
         let item = version.item();

@@ -50,12 +50,15 @@ impl Area {
 /// in order everywhere, so that there are no areas.
 pub(crate) fn pieces<'a>(areas: &'a [Area], key: &'a Key, range: &EpkRange) -> Vec<(EpkRange, &'a Key)> {
     let Some(current) = areas.first() else { return vec![(range.clone(), key)] };
+    // Every bound of an area is a cut, so that each piece has exactly one mark.
     let mut cuts = vec![range.min.clone(), range.max.clone()];
     cuts.extend(areas.iter().flat_map(|area| [area.min.clone(), area.max.clone()]));
+    // What lies before the smallest area was read by earlier pages.
     cuts.retain(|cut| range.min <= *cut && *cut <= range.max && *cut >= current.min);
     cuts.sort();
     cuts.dedup();
     let pieces = cuts.windows(2).map(|cut| EpkRange { min: cut[0].clone(), max: cut[1].clone() });
+    // The smallest area that covers a piece comes first and has the latest mark.
     let mark = |piece: &EpkRange| areas.iter().find(|area| area.covers(piece)).map(|area| &area.key);
     pieces.map(|piece| (piece.clone(), mark(&piece).unwrap_or(&NO_KEY))).collect()
 }
@@ -67,6 +70,7 @@ pub(crate) fn areas_at(areas: &[Area], piece: &EpkRange, key: &Key) -> Vec<Area>
         return Vec::new();
     }
     let own = Area { min: piece.min.clone(), max: piece.max.clone(), key: key.clone() };
+    // Areas that end within the piece are done with; larger ones still speak of what follows.
     let larger = areas.iter().filter(|area| area.max > piece.max).cloned();
     std::iter::once(own).chain(larger).collect()
 }

@@ -136,6 +136,7 @@ impl Items {
             ChangeStart::Now => return self.now(receipt, partition, request).await,
         };
         let only = request.scope.partition_key.as_ref();
+        // Only if other keys can have the same hash must each item be compared with the key.
         let only = only.filter(|key| container.definition.partition_key.may_collide(key));
         let mut out = ChangePage::default();
         let mut reached = start;
@@ -143,6 +144,7 @@ impl Items {
         loop {
             let scan = ReadRequest::Scan(Scan::forward(left.clone(), FETCH_ENTRIES));
             let changes = self.read_partition(receipt, partition, request.session.as_ref(), scan).await?;
+            // One read for all items of a page; the feed has only their keys.
             let items = self.changed_items(receipt, partition, &changes).await?;
             for (entry, value) in changes.entries.iter().zip(items) {
                 let Some((lsn, position)) = keys::parse_feed(&entry.key) else { continue };
@@ -153,6 +155,7 @@ impl Items {
                 reached = lsn;
                 let Some((effective, _)) = keys::parse_item(&entry.value) else { continue };
                 let Some(item) = value.map(|bytes| decode(&bytes)).transpose()? else { continue };
+                // An item that was written again since the scan comes at its later position.
                 let is_current = (item.lsn, item.position) == (lsn, position);
                 let is_wanted = is_current
                     && range.contains(&effective)
@@ -167,6 +170,7 @@ impl Items {
                     out.documents.extend_from_slice(b"{\"current\":");
                 }
                 item.write_document(container.rid, &mut out.documents);
+                // Reopens the object, to add the LSN as its last property.
                 out.documents.pop();
                 out.documents.extend_from_slice(format!(",\"_lsn\":{lsn}}}").as_bytes());
                 if request.envelope {

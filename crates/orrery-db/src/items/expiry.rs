@@ -80,6 +80,7 @@ impl Items {
         default_ttl: i64,
     ) -> Result<()> {
         let known = self.feed_cursors.0.lock().get(&partition.store.id).cloned();
+        // Another default makes other items expire, so the scan starts again.
         let known = known.filter(|known| known.default_ttl == default_ttl);
         let mut cursors = known.unwrap_or_else(|| PartitionCursors {
             default_ttl,
@@ -109,6 +110,7 @@ impl Items {
         let (mut nothing_left_behind, mut is_empty) = (true, true);
         let mut range = keys::feed_after(after);
         loop {
+            // Stopped by the budget, so the end of the sequence has not been seen.
             let Some(at_once) = self.affordable_removals(container, partition) else {
                 is_empty = false;
                 break;
@@ -116,6 +118,7 @@ impl Items {
             let scan = Scan::forward(range.clone(), at_once);
             let page =
                 self.store.read(partition.store, ReadRequest::Scan(scan)).await.map_err(store_failure)?;
+            // Positions of a merged partition tell which sequence an entry belongs to.
             let own = page.entries.iter().filter(|entry| {
                 keys::parse_feed(&entry.key).is_some_and(|(_, position)| position / POSITIONS == numbering)
             });
@@ -126,10 +129,12 @@ impl Items {
             let mut expired = Vec::new();
             let mut too_young = false;
             for (key, value) in item_keys.into_iter().zip(values) {
+                // Removed since the scan.
                 let Some(value) = value else { continue };
                 let item = decode(&value)?;
                 if item.is_expired(Some(default_ttl), now) {
                     expired.push((key, value));
+                // The feed is in the order of time: everything behind this one is younger.
                 } else if item.timestamp.saturating_add(default_ttl) > now {
                     too_young = true;
                     if nothing_left_behind {
@@ -139,6 +144,7 @@ impl Items {
                 } else if item.ttl == Some(-1) && nothing_left_behind {
                     // Other items of this transaction may be newer.
                     cursor = item.lsn.saturating_sub(1);
+                // Its own lifetime is longer than the default, so a later round has to look at it again.
                 } else {
                     nothing_left_behind = false;
                 }

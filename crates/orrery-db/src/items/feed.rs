@@ -52,6 +52,7 @@ impl FeedScope {
         let definition = &container.definition.partition_key;
         let mut range = EpkRange::full();
         let mut narrow = |other: &EpkRange| {
+            // An empty range instead of an error: the request is for nothing.
             range = range.intersect(other).unwrap_or(EpkRange::new(EffectiveKey::MIN, EffectiveKey::MIN));
         };
         if let Some(range_id) = self.range_id {
@@ -81,6 +82,7 @@ struct FeedStart {
 
 impl FeedStart {
     fn after(start: &Self, piece: &EpkRange, mark: &Key) -> Self {
+        // The smallest key after the mark.
         let key = [mark.as_slice(), &[0]].concat();
         Self { areas: areas_at(&start.areas, piece, &key), key }
     }
@@ -163,6 +165,7 @@ impl Items {
         let start = token.map(|token| continuation::open(&secret, &token_scope, token)).transpose()?;
         let start = start.map(FeedStart::decode).transpose()?.unwrap_or_default();
         let mut out = FeedPage::default();
+        // The last item of the page and the piece it is in, which is where the next page starts.
         let mut after: Option<(EpkRange, Key)> = None;
         'partitions: for partition in container.partitions_in(&range) {
             let own = partition.range.intersect(&range).expect("it overlaps");
@@ -170,6 +173,7 @@ impl Items {
             for (piece, from) in pieces(&start.areas, &start.key, &own) {
                 let mut items = ItemStream::new(piece.clone(), from);
                 while !items.is_read() {
+                    // One more than fits, to see whether another page follows.
                     let count = SCAN_ENTRIES_MAX.min(count_max - out.count + 1);
                     for Placed { mark, item_key, item } in items.next(&view, receipt, count).await? {
                         let hidden = !self.is_visible_at(&container, &item_key, &item);
@@ -194,6 +198,7 @@ impl Items {
                 }
             }
         }
+        // A page without items costs what a missing item costs.
         if receipt.charge == Charge::ZERO {
             receipt.add(cost::missing_item());
         }

@@ -40,6 +40,7 @@ impl LargePartitions {
 
     fn insert(&self, partition: &Partition) {
         let mut large = self.0.lock();
+        // A cache: forgetting all of it costs one count per partition.
         if large.len() >= LARGE_MAX {
             large.clear();
         }
@@ -67,10 +68,12 @@ impl View<'_> {
 
     /// Whether the items of a range are few enough to be sorted.
     async fn is_small(&self, receipt: &mut Receipt, range: &EpkRange) -> Result<bool> {
+        // A part of a partition may be small although the whole is large, so only wholes are remembered.
         let is_whole = range.covers(&self.partition.range);
         if is_whole && self.items.large.contains(self.partition) {
             return Ok(false);
         }
+        // More logical partitions than items may be sorted are too many in any case, so the rest is not read.
         let scan = Scan::forward(keys::statistics_in(range), SORTED_ITEMS_MAX + 1);
         let page = self.read(receipt, ReadRequest::Scan(scan)).await?;
         let (mut items, mut bytes) = (0u64, 0u64);
@@ -80,6 +83,7 @@ impl View<'_> {
         }
         let is_small = !page.more && items <= SORTED_ITEMS_MAX as u64 && bytes <= SORTED_BYTES_MAX;
         if is_whole && !is_small {
+            // Never taken back: a partition that shrinks keeps the order of keys.
             self.items.large.insert(self.partition);
         }
         Ok(is_small)
@@ -117,6 +121,7 @@ impl ItemStream {
     /// The items of a range, which lies within the partition, from a mark on; an empty mark is the beginning.
     pub(crate) fn new(range: EpkRange, from: &Key) -> Self {
         let all = keys::items_in(&range);
+        // The mark tells how the earlier pages were read; without one the order is open.
         let state = if keys::is_rid(from) {
             State::From(from.clone())
         } else if *from > all.start {
@@ -150,6 +155,7 @@ impl ItemStream {
         count: usize,
     ) -> Result<Vec<Placed>> {
         if matches!(self.state, State::Begun | State::From(_))
+            // Items that `begin` has read anyway are this call's result.
             && let Some(first) = self.begin(view, receipt, count).await?
         {
             return Ok(first);
@@ -172,12 +178,14 @@ impl ItemStream {
         let mut left = keys::items_in(&self.range);
         let mut items = Vec::new();
         let mark = if let State::From(mark) = &self.state { Some(mark.clone()) } else { None };
+        // After a mark of a RID the first read would start at the wrong place.
         if mark.is_none() {
             // Often this is all there is.
             items = by_key(view, receipt, &mut left, count).await?;
         }
         if !left.is_empty() && view.is_small(receipt, &self.range).await? {
             while !left.is_empty() && items.len() <= SORTED_ITEMS_MAX {
+                // One beyond the limit, which shows that the counters were out of date.
                 let more = SORTED_ITEMS_MAX + 1 - items.len();
                 items.extend(by_key(view, receipt, &mut left, more).await?);
             }
@@ -187,10 +195,12 @@ impl ItemStream {
             for placed in &mut items {
                 placed.mark = keys::rid(placed.item.ordinal);
             }
+            // What earlier pages have returned lies before the mark.
             items.retain(|placed| mark.as_ref().is_none_or(|mark| placed.mark >= *mark));
             self.state = State::Sorted(items.into());
             return Ok(None);
         }
+        // The range has grown since the first page. Its order stays, at a look-up per item.
         if let Some(mark) = mark {
             self.state = State::ByRid(KeyRange { start: mark, ..keys::rids() });
             return Ok(None);
@@ -227,6 +237,7 @@ async fn by_rid(
 ) -> Result<Vec<Placed>> {
     let page = view.read(receipt, ReadRequest::Scan(Scan::forward(rids.clone(), count))).await?;
     advance(rids, &page, Direction::Forward);
+    // RIDs of the whole partition are in between, also those of other keys.
     let is_inside = |entry: &Entry| {
         keys::parse_item(&entry.value).is_some_and(|(effective, _)| range.contains(&effective))
     };
@@ -239,6 +250,7 @@ async fn by_rid(
     let values = view.read(receipt, ReadRequest::Get(item_keys)).await?.values;
     let mut placed = Vec::with_capacity(found.len());
     for ((mark, item_key), value) in found.into_iter().zip(values) {
+        // Deleted since the first read.
         let Some(value) = value else { continue };
         let item = decode(&value)?;
         // An item created anew since the first read comes at the place of its new RID.
@@ -254,6 +266,7 @@ pub(crate) fn advance(range: &mut KeyRange, page: &ReadPage, direction: Directio
     match (page.entries.last(), direction) {
         (Some(last), Direction::Forward) if page.more => range.start = [last.key.as_slice(), &[0]].concat(),
         (Some(last), Direction::Backward) if page.more => range.end = Some(last.key.clone()),
+        // Nothing is left: an empty range.
         _ => range.end = Some(range.start.clone()),
     }
 }

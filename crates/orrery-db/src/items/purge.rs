@@ -76,6 +76,7 @@ impl PurgeSet {
     fn insert(&self, container: ContainerRid, effective: EffectiveKey, lsn: Lsn) {
         let mut purges = self.purges.write();
         let purge = purges.entry((container, effective)).or_insert(Purge { to: lsn, finished: None });
+        // A second purge of the key extends the first and makes it pending again.
         *purge = Purge { to: purge.to.max(lsn), finished: None };
         self.any.store(true, Ordering::Release);
     }
@@ -83,6 +84,7 @@ impl PurgeSet {
     /// Records that everything up to this position was removed.
     fn finish(&self, container: ContainerRid, effective: &EffectiveKey, lsn: Lsn) {
         let mut purges = self.purges.write();
+        // Purged again since: then there are later items to remove.
         if let Some(purge) = purges.get_mut(&(container, effective.clone())).filter(|purge| purge.to <= lsn) {
             purge.finished = Some(monotonic::now());
         }
@@ -143,6 +145,7 @@ impl Items {
         loop {
             let container =
                 self.item_container(receipt, database, container, options.intended_rid.as_deref())?;
+            // The copier would miss it: a purge leaves no tombstones.
             if container.repartition.is_some() {
                 return Err(crate::catalog::is_locked());
             }
@@ -186,6 +189,7 @@ impl Items {
                     "The items are still being deleted. Please retry.",
                 ));
             }
+            // Does the work itself instead of waiting for the next round of maintenance.
             self.finish_purges().await?;
             orrery_env::task::sleep(Duration::from_millis(20)).await;
         }
@@ -205,6 +209,7 @@ impl Items {
                         .await
                         .map_err(store_failure)?;
                     for entry in &page.entries {
+                        // An unreadable mark hides everything under its key, which is what was asked for.
                         let lsn = entry.value.as_ref().try_into().map_or(Lsn::MAX, u64::from_be_bytes);
                         if let Some(effective) = keys::parse_purge(&entry.key) {
                             self.purges.insert(container.rid, effective, lsn);
@@ -254,6 +259,7 @@ impl Items {
     ) -> Result<bool> {
         let mut range = keys::items_of(effective);
         loop {
+            // The budget is spent: the rest is done in a later round.
             let Some(allowance) = self.background_allowance(container, partition) else { return Ok(false) };
             let affordable = allowance.hundredths() / REMOVAL_HUNDREDTHS;
             let at_once = usize::try_from(affordable).unwrap_or(usize::MAX).clamp(1, REMOVE_AT_ONCE);

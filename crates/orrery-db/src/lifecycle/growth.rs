@@ -24,6 +24,7 @@ impl Lifecycle {
         let waiting: Vec<_> =
             catalog.offers.values().filter(|offer| offer.pending).map(|offer| offer.document.rid).collect();
         for rid in waiting {
+            // The containers have their partitions now; the offer may be replaced again.
             let finished = self.catalog.change(|change| {
                 if let Some(offer) = change.catalog.offers.get(&rid).cloned() {
                     change.put_offer(Offer { pending: false, ..Offer::clone(&offer) });
@@ -39,6 +40,7 @@ impl Lifecycle {
     /// been reclaimed yet, which no split would reduce.
     async fn holds_much(&self, container: &Container, range_id: u32) -> Result<bool> {
         let usage = self.measure(container.partition(range_id)?, |_, _| ()).await?;
+        // Half of the limit, because the size in the store includes index entries.
         Ok(usage.bytes > self.options.partition_bytes_max / 2)
     }
 
@@ -48,6 +50,7 @@ impl Lifecycle {
         let mut stored: Vec<(OfferOwner, u64)> = Vec::new();
         for container in catalog.containers() {
             let own = OfferOwner::Container(container.rid);
+            // A container without an offer counts for its database.
             let owner = match catalog.offer_of(own) {
                 Some(_) => own,
                 None => OfferOwner::Database(container.rid.database()),
@@ -78,6 +81,7 @@ impl Lifecycle {
                 .change(|change| {
                     if let Some(current) = change.catalog.offers.get(&rid).cloned() {
                         let mut offer = Offer::clone(&current);
+                        // Never less: it is the most that was ever stored.
                         offer.document.storage_kb_max = offer.document.storage_kb_max.max(kilobytes);
                         change.put_offer(offer);
                     }
@@ -94,6 +98,7 @@ impl Lifecycle {
         let mut looks = 0;
         loop {
             let catalog = self.catalog.snapshot();
+            // Looked up for each round, since every split changes the partitions.
             let Some(current) = catalog.container_by_rid(rid) else { return Ok(()) };
             let throughput = catalog
                 .offer_of(OfferOwner::Container(rid))
@@ -108,6 +113,7 @@ impl Lifecycle {
             }
             let Some((bytes, range_id)) = largest else { return Ok(()) };
             let too_fast = throughput.div_ceil(parts.max(1)) > share_max;
+            // The cheap question first; the second one scans the counters.
             let too_large =
                 bytes > self.options.partition_bytes_max && self.holds_much(current, range_id).await?;
             if !too_fast && !too_large {

@@ -49,6 +49,7 @@ impl Maintenance {
     pub(crate) async fn stop(&self) {
         let task = self.task.lock().take();
         if let Some(task) = task {
+            // `notify_one` is remembered, so the task stops also if it is in the middle of a round.
             self.stop.notify_one();
             if task.await.is_err() {
                 tracing::error!("the maintenance task panicked");
@@ -91,6 +92,7 @@ impl Lifecycle {
         // A scheduled round and an explicit one must not run concurrently.
         let _one_at_a_time = self.maintenance.rounds.lock().await;
         let catalog = self.catalog.snapshot();
+        // State in memory of what no longer exists; each server does this for itself.
         self.budgets.keep_only(&catalog);
         self.feed_cursors.keep_only(&catalog);
         self.purges.forget_finished();
@@ -108,6 +110,7 @@ impl Lifecycle {
 
     async fn maintain_alone(self: &Arc<Self>) -> Result<()> {
         let mut outcome = Outcome(Ok(()));
+        // First, because splits and rebuilds below do not touch a container that is half moved.
         outcome.add(self.roll_back_interrupted().await);
         outcome.add(self.grow().await);
         if !self.purges.is_idle() {
@@ -118,10 +121,12 @@ impl Lifecycle {
         for container in catalog.containers() {
             if container.index.building.is_some() {
                 outcome.add(self.rebuild_index(container).await);
+            // Old enough that no page which began with the retired generation is still being read.
             } else if !container.index.retired.is_empty() && self.is_old(container.stamp.timestamp) {
                 outcome.add(self.remove_retired(container).await);
             }
             outcome.add(self.maintain_history(container).await);
+            // Without a default on the container nothing expires, whatever the items say.
             let Some(default_ttl) = container.definition.default_ttl else { continue };
             for partition in &container.partitions {
                 outcome.add(self.sweep_own_lifetimes(container, partition).await);
@@ -135,8 +140,10 @@ impl Lifecycle {
 
     /// These deletions are not in the split log, so no split may be in progress.
     async fn remove_retired(&self, container: &Arc<Container>) -> Result<()> {
+        // A split is running: left to a later round.
         let Some(no_split) = self.try_lock_reshaping().await? else { return Ok(()) };
         let catalog = self.catalog.snapshot();
+        // Looked up again under the lock.
         let removed = match catalog.container_by_rid(container.rid) {
             Some(current) if current.reshaping.is_none() => self.remove_retired_generations(current).await,
             _ => Ok(()),

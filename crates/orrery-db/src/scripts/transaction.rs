@@ -123,6 +123,7 @@ impl Scripts {
         time: TriggerTime,
         operation: &str,
     ) -> Result<Arc<Script>> {
+        // SDKs send a list; the service runs only the first of it. COMPAT.md has the difference.
         if name.contains(',') {
             return Err(Error::bad_request(
                 "One of the input values is invalid. Only one pre-trigger and one post-trigger can be run per operation.",
@@ -155,6 +156,7 @@ impl Scripts {
         task: &Task<'_>,
     ) -> Result<Done> {
         let effective = container.definition.partition_key.effective_key(&key);
+        // Held over all attempts, so that the order of scripts on a key is that of their arrival.
         let mut turn = self.gates.enter(container.rid, &effective).await?;
         let (started, charged) = (monotonic::now(), receipt.charge);
         let mut container = Arc::clone(container);
@@ -168,6 +170,7 @@ impl Scripts {
                 Ok((done, Ending::Committed)) => return Ok(done),
                 Ok((_, Ending::Overtaken)) => {
                     losses += 1;
+                    // From now on ordinary writes wait until this script has committed.
                     if losses >= LOSSES_MAX {
                         turn.close();
                     }
@@ -181,6 +184,7 @@ impl Scripts {
                 Err(error) if self.may_route_again(&error, &mut attempt).await => {}
                 Err(error) => return Err(error),
             }
+            // Overtaken may also mean that the index or the partition has changed.
             container = self.current_container(&container)?;
         }
     }
@@ -223,6 +227,7 @@ impl Session<'_> {
         };
         let logged = Arc::clone(&invocation.logged);
         let outcome = self.run_script(receipt, invocation).await;
+        // Shared with the engine, because a script that fails returns no outcome but may have logged.
         let logged = std::mem::take(&mut *logged.lock().unwrap_or_else(PoisonError::into_inner));
         receipt.script_log = match &outcome {
             Ok(outcome) => outcome.log.clone(),
@@ -235,6 +240,7 @@ impl Session<'_> {
         let operation = operation_name(task.kind);
         if let (Some(id), Some(etag)) = (&task.id, &task.options.if_match) {
             // The etag is checked before a trigger runs.
+            // A missing item is left to the write itself, which reports it.
             match self.read_item(receipt, id).await {
                 Ok(item) if etag != "*" && !item.etag().matches(etag) => return Err(precondition_failed()),
                 Err(error) if error.kind != ErrorKind::NotFound => return Err(error),
@@ -249,6 +255,7 @@ impl Session<'_> {
                 ..self.invocation(Role::PreTrigger, script, operation)
             };
             let outcome = self.run_script(receipt, invocation).await?;
+            // A trigger of a delete has no body that it could change.
             if body.is_some() {
                 body = outcome.request_body.map(Bytes::from);
             }
@@ -261,6 +268,7 @@ impl Session<'_> {
             if_none_match: task.options.if_none_match.clone(),
             partition_key: None,
         };
+        // Checked after the trigger, which may have made the item invalid.
         let action = self.prepare(&write)?;
         let success = self.write(receipt, action).await?;
         let mut reply = ItemReply::new(self.container.rid, success);

@@ -69,6 +69,7 @@ impl State {
     fn enqueue(&mut self, container: ContainerRid) -> oneshot::Receiver<EvaluationSlot> {
         let (sender, receiver) = oneshot::channel();
         let queue = self.waiting.entry(container).or_default();
+        // A container is in the list of turns once, however many of its queries wait.
         if queue.is_empty() {
             self.turns.push_back(container);
         }
@@ -82,6 +83,7 @@ impl State {
             let Some(queue) = self.waiting.get_mut(&container) else { continue };
             let next = loop {
                 match queue.pop_front() {
+                    // Its query was cancelled while it waited.
                     Some(sender) if sender.is_closed() => {}
                     next => break next,
                 }
@@ -89,6 +91,7 @@ impl State {
             if queue.is_empty() {
                 self.waiting.remove(&container);
             } else {
+                // To the end: the other containers come first.
                 self.turns.push_back(container);
             }
             if let Some(sender) = next {
@@ -105,6 +108,7 @@ fn hand_on(pool: &Arc<Mutex<State>>) {
         let (container, sender) = {
             let mut state = pool.lock();
             let Some(next) = state.next() else {
+                // Under the same lock as the search, so that no waiter can come in between and be missed.
                 state.free += 1;
                 return;
             };
@@ -129,7 +133,9 @@ impl EvaluationSlot {
         if monotonic::elapsed(self.since) < SLICE {
             return;
         }
+        // A new slice in any case: without other waiters it need not ask again soon.
         self.since = monotonic::now();
+        // In a current-thread runtime blocking would stop every other task.
         let may_block = tokio::runtime::Handle::try_current()
             .is_ok_and(|runtime| runtime.runtime_flavor() == tokio::runtime::RuntimeFlavor::MultiThread);
         let Some(pool) = self.pool.clone().filter(|_| may_block) else { return };
@@ -141,6 +147,7 @@ impl EvaluationSlot {
             state.suspended += 1;
             state.enqueue(self.container)
         };
+        // Given away below; dropping this slot must not give it away again.
         self.pool = None;
         hand_on(&pool);
         if let Ok(slot) = turn.blocking_recv() {
