@@ -269,6 +269,7 @@ impl Analyzer {
                 let name = || candidate.text(&self.paths, fields, &mut item_random(ordinal));
                 spread.names.entry(placed.hash).or_insert_with(name);
             }
+            // The first 12 of 126 bits: one of 4096 buckets.
             let bucket = usize::try_from(placed.place >> 114).unwrap_or(0).min(BUCKETS - 1);
             spread.buckets[bucket] += bytes;
             let partition = self.layout.partition_of(placed.place);

@@ -95,6 +95,7 @@ impl Counted {
         let heavy = heavy.filter(|entry| error <= entry.items as f64 * Self::ERROR_MAX);
         Self {
             partitions: spread.partitions.iter().map(|(items, _)| *items as f64 * scale).collect(),
+            // The true count lies between the tracked one and that plus the error; the middle is assumed.
             keys: heavy.map(|entry| (entry.hash, (entry.items as f64 + error / 2.0) * scale)).collect(),
         }
     }
@@ -157,6 +158,7 @@ impl<'a> Placement<'a> {
         let mut totals = vec![(0.0, 0.0); layout.count()];
         let (mut by_key, mut by_first): (HashMap<u64, Vec<u32>>, HashMap<u128, Vec<u32>>) =
             Default::default();
+        // Items that a recording refers to come after the uniform sample, and would distort the counts.
         for (at, placed) in (0u32..).zip(&placed).take(matching.uniform) {
             let total = &mut totals[partition[at as usize]];
             *total = (total.0 + 1.0, total.1 + bytes[at as usize]);
@@ -169,6 +171,7 @@ impl<'a> Placement<'a> {
             |path: &String| IndexPath(segments(path).map(|name| IndexStep::Property(name.into())).collect());
         let plain = candidate.definition.is_none();
         let key_paths: Vec<&str> = candidate.key_paths.iter().map(String::as_str).collect();
+        // A filter can name the key itself only if it consists of plain properties.
         let definition = PartitionKeyDefinition::with_paths(&key_paths).ok().filter(|_| plain);
         let key_paths = candidate.key_paths.iter().map(names).collect();
         Self {
@@ -204,6 +207,7 @@ impl<'a> Placement<'a> {
     fn corrections(&self, window: &Window, partitions: &[usize]) -> Vec<f64> {
         let none = vec![1.0; partitions.len()];
         let matching = self.matching;
+        // With all data in the sample there is no error to correct.
         if matching.is_whole() || self.counted.partitions.is_empty() || matching.uniform == 0 {
             return none;
         }
@@ -217,6 +221,7 @@ impl<'a> Placement<'a> {
             Window::Keys(keys) => {
                 let (mut counted, mut sampled) = (0.0, 0.0);
                 for key in keys {
+                    // A key that is not heavy was not counted, so nothing is known of its error.
                     let Some(items) = self.counted.keys.get(key) else { return none };
                     counted += items;
                     sampled += self.by_key.get(key).map_or(0.0, |items| items.len() as f64);
@@ -251,6 +256,7 @@ impl<'a> Placement<'a> {
                     places.extend(more);
                     Visit::Prefixes(places)
                 }
+                // Alternatives of different kinds cannot be listed together.
                 _ => return Visit::Everywhere,
             });
             if matches!(&all, Some(Visit::Keys(keys)) if keys.len() > KEYS_MAX) {
@@ -275,6 +281,7 @@ impl<'a> Placement<'a> {
         let partitions = self.partitions_of(&visit);
         let shape = instance.program.shape();
         if found.is_empty || shape == Shape::Once || partitions.is_empty() {
+            // Nothing is read, but the visit of a partition is charged.
             let charge = cost::query(&cost::QueryWork { partitions: 1, ..Default::default() });
             let first = partitions.first().copied().unwrap_or(0);
             return QueryCost { partitions: vec![(first, 1.0)], charge, key: None, scans: false };
@@ -335,6 +342,7 @@ impl<'p, 'a> Reading<'p, 'a> {
                 rows[at] += f64::from(*count) * each * corrections[at];
             }
         }
+        // The author knows how many rows there are; the sample only tells where.
         if let Some(told) = instance.rows {
             let sum: f64 = rows.iter().sum();
             let even = told / rows.len() as f64;
@@ -346,6 +354,7 @@ impl<'p, 'a> Reading<'p, 'a> {
     }
 
     fn run(&self, shape: Shape) -> Work {
+        // In the server's order: items named by key, then the index alone, then an access path.
         if let Some(work) = self.named() {
             return work;
         }
@@ -408,6 +417,7 @@ impl<'p, 'a> Reading<'p, 'a> {
                 }
                 Some(way) if way.is_exact && !way.repeats => {
                     let narrowed = self.is_narrowed(way);
+                    // Entries of other keys would be counted too.
                     if !narrowed && self.keys.is_some() {
                         return None;
                     }
@@ -433,6 +443,7 @@ impl<'p, 'a> Reading<'p, 'a> {
             return None;
         }
         for (at, rows) in self.rows.iter().enumerate() {
+            // Of each partition one entry and its item suffice.
             let one = rows.min(1.0);
             let bytes = one * self.mean_bytes();
             work.sum.add(&Part { entries: one, items: one, bytes, rows: 0.0 }, 1.0);
@@ -466,6 +477,7 @@ impl<'p, 'a> Reading<'p, 'a> {
                 continue;
             };
             let way = ways[number];
+            // The server counts in the first partition.
             let first = self.followed(way, self.is_narrowed(way)).first().map_or(0.0, |part| part.entries);
             #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a small count")]
             let probed = (first.round() as usize).min(count_max);
@@ -499,6 +511,7 @@ impl<'p, 'a> Reading<'p, 'a> {
         }
         let each = placement.matching.each(order.items.len(), false);
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a small count")]
+        // A few at least, or chance would decide.
         let sampled = (SEQUENCE_ENTRIES / each).ceil().max(8.0) as usize;
         let there = order.items.iter().filter(|at| placement.partition[**at as usize] == first);
         let probed: Vec<bool> =
@@ -587,6 +600,7 @@ impl<'p, 'a> Reading<'p, 'a> {
             let place = *at as usize;
             let Some(local) = self.local[placement.partition[place]] else { continue };
             let is_inside = self.window.contains(&placement.placed[place]);
+            // Reading key by key never sees entries of other keys.
             if narrowed && !is_inside {
                 continue;
             }
@@ -663,6 +677,7 @@ impl<'p, 'a> Reading<'p, 'a> {
             work.visits += 1.0;
         }
         work.pages = self.pages(work.sum.rows);
+        // Each further page visits a partition again.
         work.visits += work.pages - 1.0;
     }
 
@@ -670,6 +685,7 @@ impl<'p, 'a> Reading<'p, 'a> {
     fn everything(&self, path: &Path<'_>, rows: f64, work: &mut Work) {
         work.pages = self.pages(rows);
         let pages = work.pages;
+        // Each page probes again.
         work.sum.entries *= pages;
         for (at, part) in self.parts(path).iter().enumerate() {
             work.sum.add(&Part { rows: 0.0, ..*part }, pages);
@@ -687,6 +703,7 @@ impl<'p, 'a> Reading<'p, 'a> {
         let items: f64 = parts.iter().map(|part| part.items).sum();
         let rows: f64 = self.rows.iter().sum();
         if wanted >= all || rows <= 0.0 {
+            // All values are wanted, so all items are read.
             return self.everything(path, wanted, work);
         }
         // Each further value takes more matches, the rarer the unseen values are.
@@ -782,6 +799,7 @@ impl<'p, 'a> Reading<'p, 'a> {
             let more = (matched / total.max(1.0)).max(1.0);
             let entries: f64 = own.iter().map(|own| own.len() as f64 * each).sum();
             let share = if total > 0.0 { rows / total } else { 1.0 };
+            // Of each page and partition half a batch on average is read in vain.
             let waste = (work.pages - 1.0) * self.count as f64;
             work.sum.entries = entries * share + waste * BATCHES[0] / 2.0;
             work.sum.items = entries * share + waste * more;

@@ -53,6 +53,7 @@ pub fn rank(measured: &mut [Measured], facts: &Facts<'_>) {
     let names: Vec<(Kind, String)> =
         measured.iter().map(|one| (one.candidate.kind, one.candidate.name.clone())).collect();
     for one in measured.iter_mut().filter(|one| one.candidate.kind == Kind::Property && is_dangerous(one)) {
+        // The names of keys that build on a property begin with it.
         let builds_on = |(kind, name): &&(Kind, String)| {
             *kind != Kind::Property && name.split([' ', '+']).next() == Some(&one.candidate.name)
         };
@@ -67,6 +68,7 @@ fn is_dangerous(one: &Measured) -> bool {
 
 /// Why a candidate is unusable.
 fn unfit(one: &Measured) -> Option<String> {
+    // At least two values per partition, or some partitions stay empty.
     let few = VALUES_MIN.max(2.0 * one.partitions.len() as f64);
     if one.repeated > 0.0 {
         Some(format!(
@@ -165,6 +167,7 @@ fn verdict(one: &Measured, facts: &Facts<'_>) -> Verdict {
         Kind::PrecalculatedSuffix => 0.05,
         Kind::RandomSuffix => 0.07,
     };
+    // Of otherwise equal candidates, the one with fewer suffixes is better.
     penalty += f64::from(one.candidate.suffixes.unwrap_or(0)) * 0.000_01;
     if let Scope::Lost(share) = one.scope {
         penalty += 0.3 * share;
@@ -179,6 +182,7 @@ fn verdict(one: &Measured, facts: &Facts<'_>) -> Verdict {
         // Writes to a full key fail, which no amount of throughput repairs.
         penalty += if days < 30.0 { 4.0 } else { 1.0 + 2.0 * (1.0 - days / HORIZON_DAYS) };
     }
+    // Half for today, half for the growth of a year.
     let score = f64::midpoint(needed_now, needed_later) * (1.0 + penalty);
     let mut verdict = Verdict {
         score,

@@ -36,6 +36,7 @@ impl Repeats {
         seen.items += 1;
         seen.keys.push(keys.collect());
         if self.ids.len() > IDS_MAX {
+            // Half of the ids stay, the same ones whatever the order of the items.
             self.zeros += 1;
             let zeros = self.zeros;
             self.ids.retain(|id, _| id.trailing_zeros() >= zeros);
@@ -51,6 +52,7 @@ impl Repeats {
             keys.sort_unstable();
             keys.dedup();
             items += seen.items;
+            // With each key the id may exist once.
             repeated += seen.items - keys.len() as u64;
         }
         repeated as f64 / (items as f64).max(1.0)

@@ -91,11 +91,13 @@ impl Replay {
     /// The values of a request's item at its time.
     pub fn values(&self, request: &Request) -> Moved<'_> {
         let (item, moment) = (&self.items[request.item].values, &self.items[request.moment].values);
+        // The item was written at that time, so its own values hold.
         if request.item == request.moment {
             return Moved { item, moment, paces: &self.paces, times: Vec::new() };
         }
         let times = self.paces.iter().enumerate().filter_map(|(slot, pace)| match pace {
             Pace::Time { step_ms } => {
+                // In the steps of the property, such as whole days.
                 let ms = request.data_ms.div_euclid(*step_ms) * step_ms;
                 Some((slot, clock::in_form_of(&item[slot], ms)))
             }
@@ -133,6 +135,7 @@ impl Replay {
         // The point in time of each part of the replay.
         let count = self.items.len();
         let parts = if analysis.time.is_some() { self.segments() } else { 1 };
+        // The middle of each part, by the number of items.
         let places: Vec<usize> = (0..parts).map(|part| (2 * part + 1) * count / (2 * parts)).collect();
         let recent = |part: usize| {
             let end = if parts == 1 { count } else { (places[part] + 1).min(count) };
@@ -151,6 +154,7 @@ impl Replay {
                         self.instances_of(at, &operation, range.clone(), wanted, analysis, random)
                     })
                     .collect();
+                // The reason is in `not_estimated`.
                 if instances.iter().any(Vec::is_empty) {
                     continue;
                 }
@@ -201,6 +205,7 @@ impl Replay {
     ) -> Vec<usize> {
         let Some(shape) = &operation.query else { return Vec::new() };
         let is_fixed = shape.parameters.iter().all(|(_, source)| matches!(source, Parameter::Value(_)));
+        // Without values of items, all instances would be the same.
         let wanted = if is_fixed { 1 } else { wanted.min(range.len()) };
         let mut found = Vec::with_capacity(wanted);
         for _ in 0..wanted {
@@ -241,6 +246,7 @@ impl Replay {
         let value_of = |source: &Parameter| match source {
             Parameter::Path(slot) => {
                 let names: Vec<&str> = segments(analysis.paths.name(*slot)).collect();
+                // From the document, because a part of a key cannot be an array or object.
                 let whole = item.document.as_ref().and_then(|document| document.at_path(&names)).cloned();
                 whole.or_else(|| parameter_value(&item.values[*slot]))
             }
@@ -253,6 +259,7 @@ impl Replay {
     fn follow(&mut self, analysis: &Analysis, recorded: &[RecordedRequest], random: &mut Random) {
         let mut places: HashMap<u64, usize> = HashMap::new();
         for (id, item) in &analysis.pinned {
+            // Behind the uniform sample, from which substitutes are drawn.
             places.insert(*id, self.items.len());
             self.items.push(item.clone());
         }
@@ -283,6 +290,7 @@ impl Replay {
                         known.insert(text, self.instances.len() - 1);
                         self.instances.len() - 1
                     }
+                    // Too many different queries: one of the known ones stands in.
                     None => random.index(self.instances.len()),
                 };
             }

@@ -68,6 +68,7 @@ impl ServiceLogs {
         if self.records > RECORDS_MAX {
             return Err(LogError::TooLong);
         }
+        // Single records may lack a column, but if all do, this is no such log.
         if !records.is_empty() && !records.iter().any(is_logged) {
             return Err(LogError::Unknown);
         }
@@ -93,7 +94,9 @@ impl ServiceLogs {
         if !container.is_empty() {
             self.containers.insert((database, container));
         }
+        // The case of ids differs between the logs.
         let activity = of("activityid").to_lowercase();
+        // Which log a record is from shows in its columns.
         if has("sizekb") {
             let bytes = of("sizekb").parse::<f64>().unwrap_or(0.0) * 1024.0;
             let known = self.sizes.entry(key_text(&of("partitionkey"))).or_default();
@@ -102,6 +105,7 @@ impl ServiceLogs {
             self.queries.insert(activity, of("querytext"));
         } else if has("statuscode") || is_ours("requestresourcetype") {
             let kind = of("requestresourcetype");
+            // Requests for other resources are not load of the container.
             if kind.is_empty() || kind.eq_ignore_ascii_case("document") {
                 self.requests.push(record);
             }
@@ -165,11 +169,13 @@ impl ServiceLogs {
                 line["id"] = json!(id);
             }
             let own = of("partitionkey");
+            // Some tables have the key with the request, others in the log of consumption.
             let key = if own.is_empty() { self.keys.get(&activity).cloned() } else { Some(key_text(own)) };
             match key.and_then(|key| serde_json::from_str::<Value>(&key).ok()) {
                 Some(key) => line["key"] = key,
                 None => keyless += 1,
             }
+            // Only the bodies of writes are items.
             if let Ok(bytes) = of("requestlength").parse::<f64>()
                 && bytes > 0.0
                 && matches!(operation, "create" | "upsert" | "replace")
@@ -338,6 +344,7 @@ fn is_logged(record: &Record) -> bool {
 fn key_text(text: &str) -> String {
     let text = text.trim();
     let parses = |text: &str| serde_json::from_str::<Value>(text).ok().filter(Value::is_array);
+    // Some exports escape the quotes once more.
     let plain = text.replace("\\\"", "\"");
     match parses(text).or_else(|| parses(&plain)) {
         Some(key) => key.to_string(),
@@ -352,6 +359,7 @@ fn query_of(text: &str) -> Option<(String, Value)> {
         return None;
     }
     let Ok(logged) = serde_json::from_str::<Value>(text) else {
+        // What begins like JSON but is none was cut off.
         return (!text.starts_with('{')).then(|| (text.to_owned(), json!([])));
     };
     let query = logged.get("query").and_then(Value::as_str)?.to_owned();
@@ -386,6 +394,7 @@ fn american_time(text: &str) -> Option<i64> {
     let (clock, half) = time.trim().split_once(' ')?;
     let mut clock = clock.split(':');
     let (hour, minute) = (clock.next()?.parse::<i64>().ok()?, clock.next()?);
+    // 12 AM is midnight.
     let hour = hour % 12 + if half.trim().eq_ignore_ascii_case("pm") { 12 } else { 0 };
     let seconds = clock.next().unwrap_or("0");
     moment::parse_text(&format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:0>2}:{seconds}Z"))

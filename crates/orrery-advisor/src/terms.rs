@@ -122,11 +122,13 @@ impl Terms {
             Test::In(values) => {
                 let mut places: Vec<(usize, usize)> = values.iter().map(equal).collect();
                 places.sort_unstable();
+                // Equal values have the same range. Empty ranges stay, because the server looks for them too.
                 places.dedup_by(|a, b| a == b && a.0 < a.1);
                 ranges = places.len().max(1);
                 places.into_iter().flat_map(|(from, to)| between(from, to)).collect()
             }
             Test::NotEqual(value) => {
+                // The entries before the value and those after it.
                 ranges = 2;
                 let wanted = Entry::of(value);
                 filtered(&|own| *own != wanted)
@@ -149,6 +151,7 @@ impl Terms {
                     TypeTest::Array => 4..=4,
                     TypeTest::Object => 5..=5,
                     TypeTest::Primitive => 0..=3,
+                    // What an item lacks has no entry.
                     TypeTest::NotDefined => return None,
                 };
                 filtered(&|own| ranks.contains(&own.rank()))

@@ -48,6 +48,7 @@ impl WhatIf {
         changed.limits.throughput = self.throughput.unwrap_or(throughput);
         changed.throughput_is_given = true;
         if self.throughput.is_some() {
+            // Another throughput implies its own number of partitions.
             changed.limits.partitions = None;
         }
         changed.limits.partitions = self.partitions.or(changed.limits.partitions);

@@ -217,6 +217,7 @@ impl Workload {
         let mut recorded = Vec::new();
         for request in std::mem::take(&mut self.recorded) {
             let wanted = factor(self.operations[request.operation].kind);
+            // A factor of 2.3 repeats each request twice, and three of ten once more.
             let times = wanted.floor() as usize + usize::from(random.unit() < wanted.fract());
             recorded.extend(std::iter::repeat_n(request, times));
         }
@@ -299,6 +300,7 @@ impl Workload {
                     name,
                     kind,
                     per_second: 0.0,
+                    // The key of each request was recorded, so the client knew its properties.
                     knows: slots.clone(),
                     query,
                     items: 1,
@@ -311,6 +313,7 @@ impl Workload {
             let items = line.get("items").and_then(Value::as_i64).and_then(|items| u32::try_from(items).ok());
             if let Some(items) = items {
                 let operation = &mut workload.operations[operation];
+                // The largest batch stands for all of them.
                 operation.items = operation.items.max(items.clamp(1, 100));
             }
             let parameters = line.get("parameters").and_then(Value::as_array).unwrap_or(&[]).iter();
@@ -495,6 +498,7 @@ impl QueryShape {
             unlimited.order_by = None;
         }
         let mut matches = self.query.clone();
+        // A small row for each match, whatever the query selects.
         (matches.select.top, matches.offset_limit, matches.order_by) = (None, None, None);
         matches.select.distinct = false;
         matches.group_by.clear();

@@ -274,6 +274,7 @@ pub(super) fn heat(title: &str, columns: &[Vec<f64>], (start, end): (&str, &str)
             let strength = if cells == 1 { 0.3 } else { (share - even * 0.5).max(0.0) / (1.0 - even * 0.5) };
             let opacity = if share > 0.0 { 0.08 + 0.92 * strength.sqrt() } else { 0.0 };
             if opacity > 0.0 {
+                // Cells overlap a little, so that no gaps show between them.
                 draw!(
                     out,
                     r#"<rect class="heat" x="{:.2}" y="{:.2}" width="{:.2}" height="{:.2}" fill-opacity="{opacity:.2}"/>"#,

@@ -35,6 +35,7 @@ impl Weights {
     /// Keys that are written throughout.
     #[expect(clippy::cast_precision_loss, reason = "weights")]
     pub(super) fn steady(keys: &KeysPart) -> Self {
+        // Each suffix has a position of its own, so fewer keys are modelled individually.
         let explicit = keys.count.min(EXPLICIT_MAX / u64::from(keys.suffixes).clamp(1, 1000)).max(1);
         let exponent = if keys.kind == KeyKind::Zipf { keys.exponent } else { 0.0 };
         let mut weights: Vec<f64> = (1..=explicit).map(|rank| (rank as f64).powf(-exponent)).collect();
@@ -135,6 +136,7 @@ impl Weights {
             }
         }
         let whole = self.within(from, to);
+        // The median may fall on a key, which belongs to one side or the other.
         let best = [low, high].into_iter().filter(|at| *at > from && *at < to).min_by(|a, b| {
             let uneven = |at: &f64| (self.within(from, *at) - whole / 2.0).abs();
             uneven(a).total_cmp(&uneven(b))

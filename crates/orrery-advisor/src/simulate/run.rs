@@ -107,6 +107,7 @@ impl<'a> Simulation<'a> {
     #[expect(clippy::cast_precision_loss, reason = "figures of a simulation")]
     fn new(scenario: &'a Scenario) -> Self {
         let is_time = scenario.keys.kind == KeyKind::Time;
+        // The data of past periods is spread evenly; only the current period has keys of its own.
         let steady = if is_time { Weights::even() } else { Weights::steady(&scenario.keys) };
         let writing = if is_time { Weights::of_period(&scenario.keys, 0) } else { steady.clone() };
         let throughput = f64::from(scenario.throughput.provisioned);
@@ -161,12 +162,14 @@ impl<'a> Simulation<'a> {
             reason = "checked to be at most 600,000"
         )]
         let steps = steps as u64;
+        // The initial data may already be too large for its partitions.
         self.split();
         let (mut offered_all, mut throttled_all) = (0.0, 0.0);
         let mut today = Day::default();
         let (mut today_offered, mut today_throttled, mut today_provisioned, mut today_steps) =
             (0.0, 0.0, 0.0, 0.0);
         for step in 0..steps {
+            // The middle of the step stands for all of it.
             let days = (step as f64 + 0.5) / steps_per_day;
             self.move_period(days);
             let level = self.level(days);
@@ -175,6 +178,7 @@ impl<'a> Simulation<'a> {
             let most = load.iter().copied().fold(0.0, f64::max);
             let offered: f64 = load.iter().sum();
             let provisioned = if scenario.throughput.autoscale {
+                // Autoscale follows the busiest partition, between a tenth of its maximum and all of it.
                 (most * count).clamp(self.throughput / 10.0, self.throughput)
             } else {
                 self.throughput
@@ -255,6 +259,7 @@ impl<'a> Simulation<'a> {
     fn level(&mut self, days: f64) -> f64 {
         let load = &self.scenario.load;
         let growth = (1.0 + self.scenario.items.growth_percent_per_month / 100.0).powf(days / 30.0);
+        // Lowest at midnight, highest at noon.
         let daily = 1.0 - load.daily_swing_percent / 100.0 * (days.fract() * std::f64::consts::TAU).cos();
         let is_weekend = days.rem_euclid(7.0) >= 5.0;
         let weekly = if is_weekend { 1.0 - load.weekend_drop_percent / 100.0 } else { 1.0 };
@@ -308,6 +313,7 @@ impl<'a> Simulation<'a> {
         let item_bytes = f64::from(scenario.items.bytes);
         let mut written = 0.0;
         for (partition, load) in self.partitions.iter_mut().zip(load) {
+            // Only admitted writes add data.
             let pass = if *load > share { share / load } else { 1.0 };
             let items = items * partition.weight * pass;
             partition.bytes += items * item_bytes;
@@ -346,6 +352,7 @@ impl<'a> Simulation<'a> {
     /// Collects the load for the bill, which is written by the hour.
     fn bill(&mut self, load: &[f64], step_seconds: f64) {
         if self.hour.peaks.len() != load.len() {
+            // After a split the rest of the hour is billed by itself.
             self.end_hour();
             self.hour = Hour { peaks: vec![0.0; load.len()], used: vec![0.0; load.len()], hours: 0.0 };
         }

@@ -24,6 +24,7 @@ impl Distinct {
     /// Adds a value, given by its well-mixed hash.
     #[inline]
     pub fn add(&mut self, hash: u64) {
+        // The first bits select the register; the rank is that of the rest.
         let register = &mut self.registers[usize::try_from(hash >> (64 - BITS)).unwrap_or(0)];
         // The lowest bit set bounds the count of zeros where all of the rest are zero.
         let rest = hash << BITS | 1 << (BITS - 1);

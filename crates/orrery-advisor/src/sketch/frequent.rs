@@ -41,6 +41,7 @@ impl Frequent {
     /// Adds an item of a key; returns the key's item count.
     #[inline]
     pub fn add(&mut self, hash: u64, bytes: u64, at_ms: i64) -> u64 {
+        // 0 marks an empty slot.
         let hash = hash.max(1);
         let mut at = place(hash);
         loop {
@@ -57,6 +58,7 @@ impl Frequent {
             }
             at = (at + 1) % SLOTS;
         }
+        // Half of the slots stay free, so that probing is short.
         if self.used == ENTRIES_MAX {
             self.purge();
             return self.add(hash, bytes, at_ms);
@@ -73,6 +75,7 @@ impl Frequent {
         let (bytes, items) = (median.bytes, median.items);
         self.error_bytes += bytes;
         self.error_items += items;
+        // Rebuilt, because removing single entries would interrupt the probing of others.
         self.slots.fill(Entry::default());
         self.used = 0;
         for mut entry in entries.into_iter().filter(|entry| entry.bytes > bytes) {
