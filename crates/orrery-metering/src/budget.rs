@@ -105,7 +105,6 @@ impl Budget {
     pub fn admit(&self, now_ms: i64, priority: Priority) -> Result<(), Throttled> {
         let mut state = self.state.lock();
         state.roll(now_ms.div_euclid(1000));
-        // No limit.
         if state.rate == 0 {
             return Ok(());
         }

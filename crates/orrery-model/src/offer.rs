@@ -167,7 +167,6 @@ impl Throughput {
         let mut settings = Object::new();
         settings.set("maxThroughput", Value::from(i64::from(max)));
         if let Some(percent) = increment_percent {
-            // The policy is an object within an object, as in the service.
             let nest = |name: &str, value: Value| {
                 let mut object = Object::new();
                 object.set(name, value);
@@ -402,6 +401,7 @@ const CONTENT: Shape = Members(&[
 const UPGRADE: Shape = Members(&[("throughputPolicy", Members(&[("incrementPercent", Any)]))]);
 
 fn check(requested: i64, minimum: u32, step: u32) -> Result<u32> {
+    // Two messages, as in the service: too little names the minimum, everything else the whole range.
     if requested < i64::from(minimum) {
         return Err(Error::bad_request(format!(
             "Requested throughput {requested} is less than required minimum throughput {minimum}"

@@ -75,6 +75,7 @@ impl Patch {
     ) -> Result<()> {
         for pointer in self.operations.iter().flat_map(Operation::pointers) {
             let first = pointer.segments[0].as_ref();
+            // `ttl` is not among them: it belongs to the client, and may be patched.
             if SYSTEM_PROPERTIES.contains(&first) {
                 return Err(refused(&format!("Cannot patch system property '{first}'")));
             }

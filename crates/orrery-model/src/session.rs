@@ -69,6 +69,7 @@ impl SessionToken {
         // What a client saw of a parent, it saw of the partition that replaced it.
         ids.into_iter().find_map(|id| {
             let own = self.entries.iter().filter(|entry| entry.range_id == id);
+            // A token joined from those of several responses may hold an older entry too.
             own.max_by_key(|entry| (entry.version, entry.lsn)).copied()
         })
     }

@@ -93,6 +93,7 @@ struct ValueSeed {
 
 impl ValueSeed {
     fn deeper<E: serde::de::Error>(self) -> Result<Self, E> {
+        // Also what keeps this recursion, and those over the value later, off the end of the stack.
         if self.depth >= NESTING_MAX {
             return Err(E::custom(TOO_DEEP));
         }

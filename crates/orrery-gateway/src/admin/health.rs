@@ -36,7 +36,6 @@ fn report(database: &Database, mut object: Object) -> Response<Full<Bytes>> {
     object.set("status", Value::from(state));
     object.set("store", Value::from(database.store_name()));
     if let Some(reason) = reason {
-        // What an operator should do, which the reason alone does not say.
         let advice = match state {
             "failed" => "restart the server: it accepts no writes until then",
             _ => "the server recovers automatically once the cause is resolved",

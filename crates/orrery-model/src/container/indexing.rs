@@ -302,7 +302,6 @@ fn parse_composites(policy: &Object) -> Result<Vec<Vec<CompositePath>>> {
                 list.len()
             )));
         }
-        // Counted as they are read, so that a huge list fails early.
         total += list.len();
         if total > COMPOSITE_PATHS_TOTAL_MAX {
             return Err(Error::bad_request(format!(

@@ -26,6 +26,7 @@ pub fn expiry(container_default: Option<i64>, own: Option<i64>, modified_seconds
 }
 
 fn check(value: &Value) -> Result<i64> {
+    // Zero and null are rejected as well, as in the service.
     let seconds = value.as_i64().filter(|seconds| *seconds == FOREVER || (1..=SECONDS_MAX).contains(seconds));
     seconds.ok_or_else(|| {
         Error::bad_request(format!(

@@ -21,6 +21,7 @@ pub(super) fn parse(container: &Object) -> Result<Option<Vec<UniqueKey>>> {
             listed.len()
         )));
     }
+    // An empty list is not the same as none: it is returned as it was sent.
     listed.iter().map(parse_key).collect::<Result<_>>().map(Some)
 }
 

@@ -36,7 +36,6 @@ impl PartitionKey {
         }
         let invalid =
             || Error::bad_request(format!("Partition key {} is invalid.", String::from_utf8_lossy(text)));
-        // Not a comma-separated header: the key is one JSON array, whatever its strings contain.
         let Ok(Value::Array(parts)) = value::parse(text) else { return Err(invalid()) };
         let parts = parts.iter().map(|part| match part {
             // Only the empty object stands for undefined; other structures are no key.
