@@ -75,6 +75,7 @@ impl Lifecycle {
     ) -> Result<LedgerPage> {
         let mut page = LedgerPage { minutes, keys: Vec::new(), others: Vec::new(), continuation: None };
         let mut partitions: Vec<&Partition> = container.partitions.iter().collect();
+        // The page follows the hashes over all partitions, so that a continuation is one hash.
         partitions.sort_by(|a, b| a.range.min.cmp(&b.range.min));
         if after.is_none() {
             let others = |partition: &&Partition| {
@@ -83,6 +84,7 @@ impl Lifecycle {
             page.others = partitions.iter().map(others).collect();
         }
         for partition in partitions {
+            // Partitions that end before the continuation were on earlier pages. It stays valid when they split.
             let is_before =
                 |after: &EffectiveKey| !partition.range.contains(after) && partition.range.min <= *after;
             if after.is_some_and(is_before) {
@@ -117,6 +119,7 @@ impl Lifecycle {
             let read = read.map_err(store_failure)?;
             let first = page.keys.len();
             for entry in &read.entries {
+                // Also of keys that are left out below, or a page without keys could not continue.
                 last = keys::parse_statistics(&entry.key).or(last);
                 let Some(statistics) = Statistics::decode(&entry.value) else { continue };
                 let key = Statistics::key_text(&entry.value).unwrap_or_default().to_owned();
@@ -124,6 +127,7 @@ impl Lifecycle {
                 let usage = KeyLoad::default();
                 page.keys.push(LedgerKey { key, range_id: partition.range_id, items, bytes, usage });
             }
+            // In one call, which takes the ledger's lock once.
             self.fill_usage(container, partition, page.minutes, &mut page.keys[first..]);
             // A key without items is there only if requests used it lately.
             let own = page.keys.split_off(first);

@@ -132,6 +132,7 @@ impl KeyHeat {
     }
 
     fn add(&mut self, second: i64, charge: Charge) {
+        // Slots of the seconds in which the key was not used hold values of a minute ago.
         for back in 0..(second - self.last).clamp(0, KEY_SECONDS) {
             self.used[key_slot(second - back)] = 0;
         }
@@ -210,6 +211,7 @@ impl Heat {
     pub(crate) fn recent_peak(&self, second: i64) -> Charge {
         let mut state = self.state.lock();
         state.roll(second);
+        // The current second is incomplete, so the last one counts if it was higher.
         Charge::from_hundredths(state.used[slot(second)].max(state.used[slot(second - 1)]))
     }
 

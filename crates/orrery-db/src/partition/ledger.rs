@@ -75,7 +75,9 @@ impl Ledger {
         let mut state = self.state.lock();
         self.roll(&mut state, minute);
         let minutes = match key {
+            // Two look-ups instead of an owned key for each request.
             Some(key) if state.keys.contains_key(key) => state.keys.get_mut(key),
+            // Within both bounds a new key is tracked; beyond them it counts with the others.
             Some(key) if state.keys.len() < PARTITION_KEYS_MAX && self.quota.take() => {
                 Some(state.keys.entry(key.to_owned()).or_default())
             }
@@ -98,6 +100,7 @@ impl Ledger {
         let before = state.keys.len();
         let oldest = minute - SLOTS;
         state.keys.retain(|_, minutes| minutes.last > oldest);
+        // The quota is shared by all partitions.
         self.quota.give_back(before - state.keys.len());
     }
 
@@ -122,12 +125,14 @@ impl Ledger {
 
 impl Drop for Ledger {
     fn drop(&mut self) {
+        // A dropped partition frees what it tracked.
         self.quota.give_back(self.state.get_mut().keys.len());
     }
 }
 
 impl Quota {
     fn take(&self) -> bool {
+        // Never above the maximum, however many threads take at once.
         let update = |count| (count < KEYS_MAX).then_some(count + 1);
         self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, update).is_ok()
     }
@@ -149,6 +154,7 @@ impl Minutes {
     }
 
     fn sum(mut self, minute: i64, minutes: usize) -> KeyLoad {
+        // On a copy: slots that have become stale count as empty.
         self.roll(minute);
         let slots = (0..SLOTS).take(minutes.max(1)).map(|back| slot(minute - back));
         let (used, throttled) = slots.fold((0, 0), |(used, throttled), slot| {

@@ -76,6 +76,7 @@ impl<'a> Source<'a> {
 
     /// Only items of this part of the partition.
     pub(crate) fn of_piece(self, reader: &Reader<'_>, piece: &EpkRange) -> Self {
+        // The whole partition: nothing to narrow.
         if piece.covers(&self.partition.range) {
             return self;
         }
@@ -126,6 +127,7 @@ impl<'a> Source<'a> {
     async fn read(&mut self, reader: &Reader<'_>, receipt: &mut Receipt) -> Result<Vec<Found>> {
         let partition = self.partition;
         let windows = self.windows.take();
+        // A reader of its own windows, so that what lies outside the piece is neither read nor shown twice.
         let clipped = Reader { windows: windows.as_deref().unwrap_or(reader.windows), ..*reader };
         let found = self.read_clipped(&clipped, receipt, partition).await;
         self.windows = windows;
@@ -138,6 +140,7 @@ impl<'a> Source<'a> {
         receipt: &mut Receipt,
         partition: &Partition,
     ) -> Result<Vec<Found>> {
+        // What these two read is known only now; they turn into another kind with the first fetch.
         match self.kind {
             SourceKind::Set { candidate, from } => {
                 self.kind = self.set_of(reader, receipt, candidate, from).await?;
@@ -155,6 +158,7 @@ impl<'a> Source<'a> {
             }
             SourceKind::Places { places, counts, rest, candidate } => {
                 let count = self.fetch.next();
+                // The sorted ones are used up. What follows are entries in their own order.
                 if places.is_empty() {
                     rest.retain(|range| !range.is_empty());
                     let Some(range) = rest.front_mut() else { return Ok(Vec::new()) };
@@ -177,6 +181,7 @@ impl<'a> Source<'a> {
             SourceKind::Keys { keys, are_points } => {
                 let count = self.fetch.next().min(keys.len());
                 let keys: Vec<Key> = keys.drain(..count).collect();
+                // An item that the filter names costs a look-up whether or not it exists.
                 if *are_points {
                     reader.timing.count_looked_up(keys.len());
                 }
@@ -198,9 +203,11 @@ impl<'a> Source<'a> {
         candidate: &'a Candidate,
         from: &Key,
     ) -> Result<SourceKind<'a>> {
+        // Too many for a set: all items instead, in the order that the mark belongs to.
         let Some(set) = reader.item_set(receipt, self.partition, candidate).await? else {
             return Ok(SourceKind::Items(reader.item_streams(self.partition, &self.piece, from).into()));
         };
+        // An earlier page went by item keys, so this one does too.
         if !from.is_empty() && !keys::is_rid(from) {
             let keys = set.into_keys().filter(|key| key >= from).collect();
             return Ok(SourceKind::Keys { keys, are_points: false });
@@ -223,6 +230,7 @@ impl<'a> Source<'a> {
         candidate: &'a Candidate,
         from: &Key,
     ) -> Result<SourceKind<'a>> {
+        // On later pages more are read: their order was promised by the first page.
         let count_max = if from.is_empty() { FEW_ENTRIES_MAX } else { SET_ITEMS_MAX };
         let mut rest: VecDeque<KeyRange> = candidate.ranges_in(self.partition).cloned().collect();
         let (mut places, mut fetch, mut read, mut others) = (Vec::<Place>::new(), Fetch::default(), 0, 0);
@@ -237,18 +245,22 @@ impl<'a> Source<'a> {
             others += after;
             places.extend(more);
         }
+        // Entries behind the last place were read as well and have to be paid for.
         match places.last_mut() {
             Some(last) => last.entries += others,
             None => reader.timing.count_looked_up(others),
         }
         let counts = true;
+        // All entries are known, so they can be sorted.
         if rest.is_empty() {
             let places = in_insertion_order(places, from);
             return Ok(SourceKind::Places { places, counts, rest, candidate });
         }
+        // Too many, and no order was promised yet: in the order of the entries.
         if from.is_empty() {
             return Ok(SourceKind::Places { places: places.into(), counts, rest, candidate });
         }
+        // Too many since the first page: the order of RIDs is kept by going through all items.
         Ok(SourceKind::Items(reader.item_streams(self.partition, &self.piece, from).into()))
     }
 }
@@ -278,6 +290,7 @@ type Fetching<'a> = Pin<Box<dyn Future<Output = Fetched<'a>> + Send + 'a>>;
 /// Reads a source until this many bytes are buffered; at least once.
 fn fetch<'a>(reader: Reader<'a>, mut source: Source<'a>, bytes_max: usize) -> Fetching<'a> {
     Box::pin(async move {
+        // Recorded apart; `account` adds it when the page uses the result.
         let (timing, mut receipt) = (Timing::default(), Receipt::default());
         let own = Reader { timing: &timing, ..reader };
         let (mut batches, mut bytes) = (Vec::new(), 0);
@@ -287,6 +300,7 @@ fn fetch<'a>(reader: Reader<'a>, mut source: Source<'a>, bytes_max: usize) -> Fe
                     bytes += found.iter().map(|found| found.item.body.len()).sum::<usize>();
                     batches.push(found);
                 }
+                // Kept with what was read before: the page may end before it comes to the failure.
                 Err(error) => break Err(error),
             }
             if source.is_read() || bytes >= bytes_max {
@@ -336,6 +350,7 @@ impl<'a> ReadAhead<'a> {
             (None, true) => SETS_MAX,
             (None, false) => SOURCES_MAX,
         };
+        // If the page may end at any item, begin with one source and widen as sources run out.
         let (width, bytes) = match extent {
             Extent::Everything => (width_max, AHEAD_BYTES),
             Extent::EveryBeginning | Extent::SmallSources => (width_max, 0),
@@ -372,6 +387,7 @@ impl<'a> ReadAhead<'a> {
         if source.is_read() {
             self.leave();
         } else {
+            // In front again: the page consumes its sources in order.
             self.partitions.push_front(source.partition);
             self.running.push_front(fetch(self.reader, source, self.bytes));
         }
@@ -379,6 +395,7 @@ impl<'a> ReadAhead<'a> {
 
     /// Drops the source of the last fetch.
     pub(crate) fn leave(&mut self) {
+        // A source that ran out without filling the page suggests that more of them are needed.
         self.width = (self.width + 1).min(self.width_max);
     }
 }
@@ -413,6 +430,7 @@ impl Reader<'_> {
         candidate: Option<&Candidate>,
     ) -> Result<u64> {
         let (reader, partitions) = (*self, self.partitions());
+        // Before the first read: a throttled query must not have read in half of its partitions.
         for partition in &partitions {
             reader.admit(receipt, partition)?;
         }

@@ -51,6 +51,7 @@ impl LackingItems {
     fn set(&self, new: Known) {
         let mut known = self.0.lock();
         known.retain(|old| old.partition != new.partition || old.path != new.path);
+        // The one that was used longest ago is in front.
         if known.len() >= KNOWN_MAX {
             known.remove(0);
         }
@@ -74,6 +75,7 @@ impl Reader<'_> {
         let memory = &self.database.lacking;
         let known = match memory.get(partition.store.id, path) {
             Some(known) => self.follow_changes(receipt, partition, known).await?,
+            // A scan of the whole partition pays only if the query reads all of it anyway.
             None if self.windows.iter().any(|window| window.covers(&partition.range)) => {
                 self.look_through(receipt, partition, path).await?
             }
@@ -82,6 +84,7 @@ impl Reader<'_> {
         let Some(known) = known else { return Ok(None) };
         let items = known.items.iter().filter(|key| self.contains_item(key));
         let items = items.cloned().collect();
+        // Put back with what has changed, also to note that it was used.
         memory.set(known);
         Ok(Some(items))
     }
@@ -104,11 +107,13 @@ impl Reader<'_> {
             lsn.get_or_insert(page.lsn);
             advance(&mut range, &page, orrery_storage::Direction::Forward);
             for entry in page.entries {
+                // With the system properties: a query may sort by one of them.
                 let document = document_value(&decode(&entry.value)?, self.container.rid)?;
                 if document.at_path(&names).is_none() {
                     items.insert(entry.key);
                 }
             }
+            // Too many to keep: the query scans, this time and later.
             if items.len() > ITEMS_MAX {
                 return Ok(None);
             }
@@ -140,6 +145,7 @@ impl Reader<'_> {
                 continue;
             }
             let values = self.read(receipt, partition, ReadRequest::Get(changed.clone())).await?.values;
+            // Copied only if another query is using it.
             let items = Arc::make_mut(&mut known.items);
             for (key, value) in changed.into_iter().zip(values) {
                 let lacks = match value {

@@ -156,6 +156,7 @@ impl Reader<'_> {
     }
 
     pub(crate) fn contains(&self, effective: &EffectiveKey) -> bool {
+        // Sorted and disjoint, so only the last window that begins at or before the key can contain it.
         let after = self.windows.partition_point(|window| window.min <= *effective);
         after > 0 && self.windows[after - 1].contains(effective)
     }
@@ -163,6 +164,7 @@ impl Reader<'_> {
     /// Whether the item at this key is within the query's windows.
     pub(crate) fn contains_item(&self, item_key: &[u8]) -> bool {
         match self.windows {
+            // The usual case of a query over everything: no key need be parsed.
             [window] if window.is_full() => true,
             _ => keys::parse_item(item_key).is_some_and(|(effective, _)| self.contains(&effective)),
         }
@@ -170,6 +172,7 @@ impl Reader<'_> {
 
     fn shows(&self, item_key: &[u8], item: &StoredItem) -> bool {
         self.database.is_visible_at(self.container, item_key, item)
+            // Only where keys may collide does `only` hold one; then each item is compared with it.
             && self.only.is_none_or(|key| has_key(self.container, key, item))
     }
 
@@ -180,6 +183,7 @@ impl Reader<'_> {
         request: ReadRequest,
     ) -> Result<ReadPage> {
         match self.overlay {
+            // A script reads its own snapshot: admitted when it was opened, and never behind a session.
             Some(overlay) => overlay.read(request).await,
             None => self.database.read_partition(receipt, partition, self.session, request).await,
         }
@@ -206,6 +210,7 @@ impl Reader<'_> {
         scan: Scan,
     ) -> Result<ReadPage> {
         let started = monotonic::now();
+        // Values are not needed: the key of an entry has the term and the item.
         let scan = ReadRequest::Scan(Scan { want: Want::Keys, ..scan });
         let page = self.read_any(receipt, partition, scan).await?;
         Timing::add(&self.timing.index, started);
@@ -218,6 +223,7 @@ impl Reader<'_> {
         let windows = self.windows.iter().filter_map(|window| partition.range.intersect(window));
         let ranges = windows.map(|window| {
             let mut range = keys::items_in(&window);
+            // The mark of an earlier page cuts the first range and empties those before it.
             range.start = range.start.max(start.clone());
             range
         });
@@ -249,6 +255,7 @@ impl Reader<'_> {
             View { items: &self.database.items, partition, session: self.session, overlay: self.overlay };
         let placed = items.next(&view, receipt, count).await?;
         Timing::add(&self.timing.load, started);
+        // Expired, purged or of another key: read, and thus charged, but not shown.
         let shown = placed.into_iter().filter(|placed| self.shows(&placed.item_key, &placed.item));
         Ok(shown.map(|placed| Found { item: placed.item, mark: placed.mark, run: Vec::new() }).collect())
     }
@@ -271,6 +278,8 @@ impl Reader<'_> {
         let mut entries = 0;
         let place = |entry: Entry| {
             entries += 1;
+            // An entry outside the windows is counted with the next one inside: what is read is paid for where it
+            // is used.
             let item_key = candidate.item_of(&entry.key).filter(|item_key| self.contains_item(item_key))?;
             let ordinal = u64::from_be_bytes(entry.value.as_ref().try_into().ok()?);
             Some(Place { mark: entry.key, item_key, ordinal, entries: std::mem::take(&mut entries) })
@@ -288,6 +297,7 @@ impl Reader<'_> {
     ) -> Result<Vec<Found>> {
         let item_keys = places.iter().map(|place| place.item_key.clone()).collect();
         let items = self.load(receipt, partition, item_keys).await?;
+        // The ordinal in the entry is that of the item it was made for.
         let found = places.into_iter().zip(items).filter_map(|(place, item)| {
             let item = item.filter(|item| item.ordinal == place.ordinal)?;
             Some(Found { item, mark: place.mark, run: Vec::new() })
@@ -322,6 +332,7 @@ impl Reader<'_> {
         }
         let item_keys = places.iter().map(|(_, _, key)| key.clone()).collect();
         let items = self.load(receipt, partition, item_keys).await?;
+        // An entry whose item is gone meanwhile yields none; one that has changed is judged by the filter.
         let found = places
             .into_iter()
             .zip(items)
@@ -339,6 +350,7 @@ impl Reader<'_> {
         if item_keys.is_empty() {
             return Ok(Vec::new());
         }
+        // One read for all of them, which a remote store answers in one round trip.
         let page = self.read(receipt, partition, ReadRequest::Get(item_keys.clone())).await?;
         let mut items = Vec::with_capacity(item_keys.len());
         for (key, value) in item_keys.iter().zip(page.values) {
@@ -355,6 +367,7 @@ impl Reader<'_> {
         partition: &Partition,
         candidate: &Candidate,
     ) -> Result<Option<BTreeMap<Key, u64>>> {
+        // In key order, and each item once, however many of its entries match.
         let mut set = BTreeMap::new();
         for range in candidate.ranges_in(partition) {
             let mut range = range.clone();
@@ -364,6 +377,7 @@ impl Reader<'_> {
                 let used: usize = places.iter().map(|place| place.entries).sum();
                 self.timing.count_looked_up(used + others);
                 set.extend(places.into_iter().map(|place| (place.item_key, place.ordinal)));
+                // Given up: the caller reads all items instead, which needs no memory.
                 if set.len() > SET_ITEMS_MAX {
                     return Ok(None);
                 }
@@ -419,6 +433,7 @@ impl Reader<'_> {
     ) -> Result<usize> {
         let mut count = 0;
         for range in ranges {
+            // Ranges are disjoint, so their counts add up.
             let scan = Scan::forward(range, count_max - count);
             count += self.read_index(receipt, partition, scan).await?.entries.len();
             if count >= count_max {
@@ -455,9 +470,11 @@ impl Reader<'_> {
 pub(crate) fn sequence_from(sequence: &Sequence, encoded: Option<&[u8]>) -> KeyRange {
     let mut range = sequence.range.clone();
     let Some(encoded) = encoded else { return range };
+    // All entries with the sort values of the last row; those before it are skipped by the pipeline.
     let run = KeyRange::prefix(encoded);
     match sequence.direction {
         Direction::Forward => range.start = range.start.max(run.start),
+        // A backward scan starts at the end of its range.
         Direction::Backward => {
             range.end = match (range.end, run.end) {
                 (Some(end), Some(run_end)) => Some(end.min(run_end)),

@@ -51,9 +51,11 @@ impl Reader<'_> {
                 let page = self.read_tally(receipt, partition, tally).await?;
                 count += counted(&page);
                 advance_tally(&mut range, &page);
+                // The first fetch was small, because many counts end there and it ran on the calling thread.
                 entries_max = COUNT_ENTRIES;
             }
         }
+        // Charged like entries that are read, although they are not returned.
         self.timing.count_entries(count);
         Ok(count)
     }
@@ -170,6 +172,7 @@ impl<'a> ValueCounter<'a> {
     async fn next(&mut self, reader: &Reader<'_>) -> Result<Option<Counted>> {
         let (timing, mut receipt) = (Timing::default(), Receipt::default());
         let own = Reader { timing: &timing, ..*reader };
+        // Entries and counters are read one after the other, so only a snapshot makes their difference exact.
         if let Some(rest) = &mut self.rest
             && rest.snapshot.is_none()
         {
@@ -202,10 +205,12 @@ impl<'a> ValueCounter<'a> {
             }
             counted.runs = page.runs;
         }
+        // All values are counted; the items that are left lack the property.
         if self.ranges.is_empty() {
             self.is_done = true;
             let Some(items) = self.items(&own, &mut counted.receipt).await? else { return Ok(None) };
             let entries = self.rest.as_ref().map_or(items, |rest| rest.entries);
+            // More entries than items: something has not been counted as expected, so the cover is given up.
             let Some(undefined) = items.checked_sub(entries) else { return Ok(None) };
             counted.undefined = undefined;
         }
@@ -250,6 +255,7 @@ async fn read(
             reader.timing.loaded_since(started);
             Ok(Some(page))
         }
+        // Not an error for the client: the page goes through the items instead.
         Err(StoreError::SnapshotExpired) => Ok(None),
         Err(error) => Err(store_failure(error)),
     }

@@ -54,12 +54,15 @@ impl Run<'_> {
         if !self.entries_are_items() || self.options.without_index {
             return Ok(None);
         }
+        // The counters of the logical partitions know the number of all items.
         if query.filter.is_none() {
             let count = self.reader.count_everywhere(receipt, None).await?;
             self.metrics.note("count of all items");
             return Ok(Some(shape.value(count)));
         }
+        // With several conditions an entry of one says nothing about the others.
         let [candidate] = paths.candidates.as_slice() else { return Ok(None) };
+        // Every entry must be exactly one matching item of the requested keys.
         if !candidate.is_exact || candidate.repeats || !candidate.is_narrow {
             return Ok(None);
         }
@@ -86,6 +89,7 @@ impl Run<'_> {
         let mut pipeline = Pipeline::new(Arc::clone(program), Options::default());
         let (reader, partitions) = (self.reader, self.reader.partitions());
         let ranges = || values.scalars.iter().chain(&values.others);
+        // Of each partition and each kind of value the first entry, or the last.
         let sources = partitions.iter().flat_map(|partition| {
             ranges().map(move |range| Source::entries(partition, range.clone(), direction, None).of_one())
         });
@@ -100,6 +104,7 @@ impl Run<'_> {
         pipeline.finish(&self.context(None)).map_err(evaluation_failure)?;
         let value = pipeline.take().into_iter().next().map(|output| output.value);
         self.metrics.note(&format!("end of {}", extreme.path));
+        // The pipeline has seen only the items at the ends, so its count is replaced by that of the index.
         Ok(Some(if extreme.is_counted {
             value.map(|value| with_count(&value, &extreme, count))
         } else {
@@ -121,10 +126,13 @@ impl Run<'_> {
         loop {
             let Some(fetched) = ahead.next(receipt).await? else { return Ok(false) };
             for found in fetched.batches.into_iter().flatten() {
+                // Past the run: everything from here on is greater, or smaller.
                 let is_other = run.as_ref().is_some_and(|run| *run != found.run);
                 if !is_other {
                     self.feed_one(pipeline, &found, &work)?;
                 }
+                // A distinct value is decided by one item; of a truncated or rounded one all items must be
+                // compared.
                 if is_other || index_entry::is_distinct(&found.run) {
                     ahead.leave();
                     return Ok(true);

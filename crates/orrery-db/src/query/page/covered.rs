@@ -55,6 +55,7 @@ impl<'a> Spent<'a> {
 
     /// Whether reading the items of these entries, too, is worth it.
     fn may_look_up(&mut self, entries: u64) -> bool {
+        // Counts up over all runs, so that many small ones are bounded as well as a large one.
         self.unknown += entries;
         self.unknown <= LOOKED_UP_FREE + self.entries / LOOKED_UP_SHARE
     }
@@ -77,6 +78,7 @@ impl Run<'_> {
         cover: &Cover,
         distinct_max: usize,
     ) -> Result<Option<Pipeline>> {
+        // Where an entry may stand for no visible item, counts would be wrong.
         if !self.entries_are_items() || self.reader.overlay.is_some() {
             return Ok(None);
         }
@@ -85,14 +87,17 @@ impl Run<'_> {
             self.reader.admit(receipt, partition)?;
         }
         let mut spent = Spent::new(&partitions, &timing);
+        // Kept, to undo the metrics if this is given up.
         let (before, mut pipeline) =
             (self.metrics.clone(), Pipeline::new(Arc::clone(program), Options::default()));
         if !self.feed_counted(&mut pipeline, cover, distinct_max, &mut spent).await?
+            // A result that depends on the order of rows would differ from that of a scan.
             || pipeline.depends_on_order()
         {
             self.metrics = before;
             return Ok(None);
         }
+        // Charged only now, when the answer is certain.
         spent.account(&self.reader, receipt);
         let access = cover.label.clone();
         self.metrics.note(&access);
@@ -117,6 +122,7 @@ impl Run<'_> {
                 return Err(evaluation_failure(EvalError::Cancelled));
             }
             self.check_time()?;
+            // A snapshot was too old: read the items.
             let Some(fetched) = count_on(&reader, &mut counters).await? else { return Ok(false) };
             counters.retain(|counter| !counter.is_done());
             for (partition, counted) in fetched {
@@ -125,12 +131,14 @@ impl Run<'_> {
                 }
                 spent.timing.join(&counted.timing);
                 let mut documents = Vec::with_capacity(counted.runs.len() + 1);
+                // One document stands for all items with this value.
                 for run in &counted.runs {
                     spent.entries += run.count;
                     match run_value(&run.beginning) {
                         RunValue::Exactly(value) => documents.push((document(&cover.path, value), run.count)),
                         RunValue::Undefined => documents.push((empty(), run.count)),
                         RunValue::Unknown if !spent.may_look_up(run.count) => return Ok(false),
+                        // Few entries that do not tell their value: read their items.
                         RunValue::Unknown => {
                             self.feed_items_of(pipeline, partition, run, spent).await?;
                             continue;
@@ -146,6 +154,7 @@ impl Run<'_> {
                 }
                 self.feed_documents(pipeline, documents).await?;
             }
+            // Checked after each fetch, so that a query with too many values gives up early.
             if pipeline.depends_on_order() || pipeline.ready() > distinct_max {
                 return Ok(false);
             }

@@ -50,6 +50,7 @@ impl Run<'_> {
         mut after_each: impl FnMut(&mut Pipeline, &Found, &EpkRange) -> Result<Flow>,
     ) -> Result<()> {
         let (reader, partitions) = (self.reader, self.reader.partitions());
+        // In the order of the keys, which is the order of the rows.
         let sources = partitions.iter().flat_map(|partition| sources(&reader, path, start, partition));
         let mut ahead = ReadAhead::new(reader, extent, sources);
         while let Some(fetched) = ahead.next(receipt).await? {
@@ -60,11 +61,13 @@ impl Run<'_> {
                 if self.interrupted_at.is_some() {
                     self.interrupted_in = Some(piece.clone());
                 }
+                // The page is full. Sources that were read ahead are dropped and not charged.
                 if flow? != Flow::GoOn {
                     return Ok(());
                 }
                 tokio::task::yield_now().await;
             }
+            // After the items before it: what was read up to the failure is part of the page.
             fetched.outcome?;
             ahead.go_on(fetched.source);
         }
@@ -86,11 +89,13 @@ impl Run<'_> {
         let encoded = resume.and_then(|point| sequence.encode(point));
         let is_forward = sequence.direction == Direction::Forward;
         let in_undefined = resume.is_some_and(|point| point.values.first() == Some(&ResumeValue::Undefined));
+        // In descending order the items without the property come last, and the resume point is among them.
         let only_undefined = sequence.lacks_undefined && !is_forward && in_undefined;
         let begins_undefined = sequence.lacks_undefined && is_forward && (resume.is_none() || in_undefined);
         let partitions = self.reader.partitions();
         let is_alone = partitions.len() == 1;
         let mut range = sequence_from(sequence, encoded.as_deref());
+        // No entries are left to read.
         if only_undefined {
             range.end = Some(range.start.clone());
         }
@@ -114,6 +119,7 @@ impl Run<'_> {
                 let Some(fetched) = ahead.next(receipt).await? else { break };
                 let before_each = |pipeline: &mut Pipeline, found: &Found| {
                     let is_new_run = last_run.as_ref() != Some(&found.run);
+                    // A row was dropped because it sorts after the page, or this one partition has filled it.
                     let is_over = pipeline.rows_lost() > lost_before || is_alone && pipeline.is_settled();
                     if is_new_run && last_run.is_some() && is_over {
                         return false;
@@ -169,6 +175,7 @@ impl Run<'_> {
             }
             return Ok(());
         }
+        // Too many to remember: scan all items for those without the property.
         for window in self.reader.windows.iter().filter_map(|window| partition.range.intersect(window)) {
             let (mut items, mut fetch) = (ItemStream::by_key(window, &NO_KEY), Fetch::default());
             while !items.is_read() {
@@ -229,11 +236,13 @@ impl Run<'_> {
         bytes: usize,
         mut each: impl FnMut(&mut Self, T, &Work<'_>) -> Result<Flow>,
     ) -> Result<Flow> {
+        // Any of these may take longer than a request should hold its thread.
         let is_long = self.work.multiplies
             || bytes > SHORT_BYTES_MAX
             || bytes.saturating_mul(self.text_bytes) > SHORT_PRODUCT_MAX
             || self.work.squares && bytes > SHORT_SQUARED_BYTES_MAX
             || self.metrics.items_read > SHORT_ITEMS_MAX;
+        // Waits here, without a thread, while other evaluations have the slots.
         let slot = if is_long {
             Some(self.reader.database.evaluations.acquire(self.reader.container.rid).await)
         } else {
@@ -256,6 +265,7 @@ impl Run<'_> {
         };
         let flow = if is_long { run_blocking(|| go_through(self)) } else { go_through(self) };
         self.metrics.steps += work.steps();
+        // Decides how long the next item may take.
         self.has_progress |= watch.has_progress.load(Ordering::Relaxed);
         let flow = flow?;
         self.check_time()?;
@@ -272,9 +282,11 @@ impl Run<'_> {
     }
 
     pub(crate) fn feed_one(&mut self, pipeline: &mut Pipeline, found: &Found, work: &Work<'_>) -> Result<()> {
+        // The item inside which the last page ended is gone or is another one: its rows are not skipped.
         if self.resumed_in.take().is_some_and(|key| key != found.mark) {
             pipeline.forget_skipped_rows();
         }
+        // Only the properties that the program reads are parsed.
         let document = match &self.roots {
             // The item is not read at all.
             Some(roots) if roots.is_empty() => Value::Object(Object::default()),

@@ -55,6 +55,7 @@ impl StreamStart {
     /// The same position in the current index: its generation may have changed since the last page.
     pub(crate) fn in_generation(mut self, generation: u32) -> Self {
         if !self.areas.is_empty() {
+            // Without areas the key is that of an item, which has no generation.
             self.key = index_entry::in_generation(self.key, generation);
         }
         for area in &mut self.areas {
@@ -82,6 +83,7 @@ impl Position {
                 object.set("v", point.values.iter().map(ResumeValue::to_value).collect::<Vec<_>>().into());
                 object.set("o", number(point.ordinal.unwrap_or(0)));
                 object.set("r", number(u64::from(point.row)));
+                // How many rows OFFSET and LIMIT have passed, since they count over all pages.
                 object.set("p", number(*passed));
             }
             Self::Counted { returned, path } => {
@@ -102,6 +104,7 @@ impl Position {
     fn read(value: &Value) -> Option<Self> {
         let number = |name: &str| u64::try_from(value.get(name)?.as_i64()?).ok();
         let path = number("i").and_then(|path| u32::try_from(path).ok());
+        // The members tell the three kinds apart: `n`, `k` or `v`.
         if let Some(returned) = number("n") {
             return Some(Self::Counted { returned, path });
         }
@@ -116,6 +119,7 @@ impl Position {
         let values =
             value.get("v")?.as_array()?.iter().map(ResumeValue::parse).collect::<Option<Vec<_>>>()?;
         let row = u32::try_from(number("r")?).ok()?;
+        // The row itself was returned.
         let point = ResumePoint { values, ordinal: Some(number("o")?), row, exclude: true };
         Some(Self::Sorted { point, passed })
     }

@@ -54,6 +54,7 @@ impl Rows {
         }
         self.time += monotonic::elapsed(started);
         if self.count > 0 && self.text.len() > PAGE_BYTES_MAX {
+            // Taken back whole, including its comma; the next page begins with it.
             self.text.truncate(length_before);
             return Ok(false);
         }
@@ -96,10 +97,12 @@ impl KeptItems {
 
     /// Retains the item that was fed last, if its row is kept.
     pub(crate) fn after_feed(&mut self, pipeline: &Pipeline, item: &StoredItem) {
+        // A row that sorts after the page is dropped by the pipeline, and so is its item.
         if !pipeline.keeps_last() {
             return;
         }
         self.items.insert(pipeline.fed() - 1, item.clone());
+        // Swept only when the number has doubled, so that the work stays proportional to the items kept.
         if self.items.len() >= self.sweep_at.max(Self::SWEEP_MIN) {
             let wanted: HashSet<u64> = pipeline.kept_inputs().collect();
             self.items.retain(|input, _| wanted.contains(input));

@@ -77,6 +77,7 @@ impl Run<'_> {
 
     /// A query that reads no items still returns the session token of a partition.
     pub(crate) async fn touch(&self, receipt: &mut Receipt) -> Result<()> {
+        // Any partition of the scope will do.
         let range = self.options.scope.range(self.reader.container)?;
         if let Some(partition) = self.reader.container.partitions_in(&range).next() {
             let nothing = ReadRequest::Get(Vec::new());

@@ -50,6 +50,7 @@ impl Run<'_> {
         paths: AccessPaths,
         request: &QueryRequest,
     ) -> Result<Page> {
+        // A contradictory filter: no window is left, so nothing is read and the row of an aggregate is still made.
         if paths.is_empty {
             self.reader = Reader { windows: &[], ..self.reader };
         }
@@ -57,6 +58,7 @@ impl Run<'_> {
             Shape::Stream => self.stream(receipt, program, from, paths).await,
             Shape::Sort => self.sort(receipt, program, from, paths, request.resume_filter.as_ref()).await,
             Shape::Once | Shape::Collect { .. } => {
+                // The answer is a single row, so only a first page can have it.
                 if from.is_none()
                     && let Some(output) = self.answer_by_index(receipt, query, &program, &paths).await?
                 {
@@ -87,6 +89,7 @@ impl Run<'_> {
             Some(_) => return Err(continuation::invalid()),
         };
         let start = StreamStart { by_insertion: true, ..start };
+        // Later pages follow the path of the first, or rows would come twice or not at all.
         let path = match start.path {
             None => self.choose(receipt, paths, None).await?,
             Some(None) => AccessPath::in_key_order(paths.points),
@@ -117,6 +120,7 @@ impl Run<'_> {
         let mut rows = Rows::default();
         let rid = self.reader.container.rid;
         let mut next = None;
+        // LIMIT 0, or all rows were returned: nothing needs to be read.
         if pipeline.is_done() {
             return Ok((rows, None));
         }
@@ -137,6 +141,7 @@ impl Run<'_> {
             for (passed, output) in (before..).zip(new) {
                 let skip_rows = output.row;
                 let item = documents_by_reference.then_some(&found.item);
+                // The row does not fit: the next page starts inside this item, behind the rows that did.
                 if rows.is_full(rows_max) || !rows.push(output, item, rid)? {
                     next = Some(position(found.mark.clone(), skip_rows, passed));
                     stopped = true;

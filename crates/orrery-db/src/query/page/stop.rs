@@ -20,6 +20,7 @@ const FIRST_ITEM_TIME_MAX: Duration = Duration::from_secs(10);
 
 /// Runs a long computation without blocking the requests of this thread.
 pub(crate) fn run_blocking<T>(work: impl FnOnce() -> T) -> T {
+    // `block_in_place` panics in a current-thread runtime, which tests use.
     match tokio::runtime::Handle::current().runtime_flavor() {
         tokio::runtime::RuntimeFlavor::MultiThread => tokio::task::block_in_place(work),
         _ => work(),
@@ -40,6 +41,7 @@ pub(crate) struct Watch {
 
 impl Interrupt for Watch {
     fn check(&self) -> Result<(), EvalError> {
+        // Called often, so it is also the place to let others have a turn.
         if let Some(slot) = &mut *self.slot.lock() {
             slot.give_way();
         }

@@ -38,6 +38,7 @@ impl QueryFunctions {
         let scripts = database.catalog.snapshot().scripts(container.rid);
         let (mut found, mut missing) = (Vec::with_capacity(names.len()), Vec::new());
         for name in names {
+            // By name only: `get` would also find a function by its RID.
             let script = scripts.get(ScriptKind::Function, name).ok().filter(|script| *script.id == *name);
             match script {
                 Some(script) => found.push(script.clone()),
@@ -65,6 +66,7 @@ fn functions_of(query: &Query) -> Vec<&str> {
         }
     });
     names.sort_unstable();
+    // Each is compiled once, however often it is called.
     names.dedup();
     names
 }

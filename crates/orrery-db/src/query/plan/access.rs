@@ -61,6 +61,7 @@ impl Candidate {
 
     /// The ranges that may have entries in a partition.
     pub(crate) fn ranges_in(&self, partition: &Partition) -> impl Iterator<Item = &KeyRange> {
+        // A single key lies in one partition; the others need not be asked for it.
         let is_there = |at: usize| self.keys.get(at).is_none_or(|key| partition.range.contains(key));
         self.ranges.iter().enumerate().filter(move |(at, _)| is_there(*at)).map(|(_, range)| range)
     }
@@ -76,6 +77,8 @@ impl Candidate {
     /// Identifies a candidate of a query, independently of the index generation.
     pub(crate) fn number(&self) -> u32 {
         let bytes = self.label.bytes();
+        // FNV-1a of the label. It has to be the same in every process and after a restart, since tokens contain
+        // it.
         bytes.fold(0x811C_9DC5, |hash: u32, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
     }
 }
@@ -111,6 +114,7 @@ impl Sequence {
         let scalars = point.values.iter().map(|value| match value {
             ResumeValue::Undefined => Some(None),
             ResumeValue::Scalar(value) => Some(Some(value)),
+            // A long value that the token has only as a hash: its place in the index is unknown.
             ResumeValue::Hash { .. } => None,
         });
         let scalars = scalars.collect::<Option<Vec<Option<&Value>>>>()?;
@@ -225,9 +229,11 @@ pub(crate) fn access_paths(
     let candidates = match condition {
         IndexCondition::All | IndexCondition::None => Vec::new(),
         IndexCondition::And(parts) => {
+            // Each condition that the index can answer is a way of its own; a page takes the best.
             let single = parts.iter().filter_map(|part| finder.candidate(part, false));
             finder.composite_candidates(condition).into_iter().chain(single).collect()
         }
+        // The only condition: if its entries are exact, they answer the whole filter.
         part => finder.candidate(part, true).into_iter().collect(),
     };
     AccessPaths {
@@ -254,6 +260,7 @@ impl Finder<'_> {
             IndexCondition::Term { path, test, exact } => self.term(path, test, is_whole && *exact),
             IndexCondition::Or(parts) => {
                 let parts: Vec<Candidate> =
+                    // One alternative without an index means that all items must be looked at.
                     parts.iter().map(|part| self.candidate(part, false)).collect::<Option<_>>()?;
                 let is_selective = parts.iter().all(|part| part.is_selective);
                 let is_narrow = parts.iter().all(|part| part.is_narrow);
@@ -262,12 +269,15 @@ impl Finder<'_> {
                 let mut ranges: Vec<KeyRange> = parts.into_iter().flat_map(|part| part.ranges).collect();
                 ranges.sort_by(|a, b| a.start.cmp(&b.start));
                 merge_overlapping(&mut ranges);
+                // An item may satisfy several alternatives.
                 let repeats = true;
                 Some(Candidate { ranges, repeats, is_selective, is_narrow, label, ..Candidate::default() })
             }
             // One of several conjunctive conditions is enough to find the items.
             IndexCondition::And(parts) => {
                 let parts = parts.iter().filter_map(|part| self.candidate(part, false));
+                // Preferably one with entries of the requested keys only, then a selective one, then one without
+                // duplicates.
                 parts.min_by_key(|part| (!part.is_narrow, !part.is_selective, part.repeats))
             }
             IndexCondition::All | IndexCondition::None => None,
@@ -288,6 +298,7 @@ impl Finder<'_> {
             test => index_entry::ranges(self.generation.number, path, test)?,
         };
         let is_point = matches!(test, Test::Equal(_) | Test::In(_));
+        // A look-up for each key and value, as long as there are few.
         let is_narrowed = is_point && self.points && self.windows.len() * ranges.len() <= POINTS_MAX;
         let (ranges, keys) = if is_narrowed {
             let narrowed = ranges.iter().flat_map(|range| {
@@ -304,6 +315,7 @@ impl Finder<'_> {
         Some(Candidate {
             ranges,
             keys,
+            // Several elements of an array may match; equal ones share an entry.
             repeats: in_array && !matches!(test, Test::Equal(_)),
             is_exact: is_exact && !in_array && index_entry::is_exact(test),
             is_narrow: is_narrowed || !self.points,
@@ -325,6 +337,7 @@ impl Finder<'_> {
     }
 
     fn sequence(&self, query: &Query, condition: &IndexCondition) -> Option<Sequence> {
+        // A join or an iteration makes several rows of an item, and the index has one entry.
         let single_source = match query.from.as_ref().map(|from| from.sources.as_slice()) {
             Some([source]) => !source.iterate && matches!(source.collection, Collection::Path { .. }),
             _ => false,
@@ -373,6 +386,7 @@ impl Finder<'_> {
             return None;
         }
         let [scalars, others] = index_entry::scalars_and_others(self.generation.number, &path);
+        // Every entry must be of a matching item: no filter, or one on this very property.
         match condition {
             IndexCondition::All if query.filter.is_none() => {
                 Some(Values { scalars: vec![scalars], others: vec![others] })
@@ -445,11 +459,13 @@ impl Finder<'_> {
             let flips = sorted.iter().zip(keys);
             let flips: Vec<bool> =
                 flips.map(|(path, (_, order))| path.descending != (*order == Order::Descending)).collect();
+            // An index serves its own directions and, read backwards, all of them inverted; never a mixture.
             let direction = match (flips.iter().all(|flip| !flip), flips.iter().all(|flip| *flip)) {
                 (true, _) => Direction::Forward,
                 (_, true) => Direction::Backward,
                 _ => return None,
             };
+            // The values before the sort items must be fixed, or entries of different values would mix.
             let equal: Vec<&Value> = paths.iter().map_while(|path| equal_value(terms, path)).collect();
             if equal.len() < fixed_count {
                 return None;
@@ -483,6 +499,7 @@ impl Finder<'_> {
             let equal: Vec<&Value> = paths.iter().map_while(|path| equal_value(terms, path)).collect();
             let next = paths.get(equal.len());
             let range = next.and_then(|path| Some((range_test(terms, path)?, path.descending)));
+            // One condition alone is served as well by the index of its path, which is smaller.
             if equal.is_empty() || equal.len() + usize::from(range.is_some()) < 2 {
                 return None;
             }

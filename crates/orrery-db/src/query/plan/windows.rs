@@ -21,7 +21,9 @@ pub(crate) struct Windows {
 impl Windows {
     pub(crate) fn find(container: &Container, options: &QueryOptions, program: &Program) -> Result<Self> {
         let definition = &container.definition.partition_key;
+        // What the request names: a key, a range or a window.
         let scope = options.scope.range(container)?;
+        // What the filter says about the key.
         let routed = synthetic_routing::restriction(container, program);
         let restriction = &routed.restriction;
         check_crossing(options, definition, restriction)?;
@@ -31,6 +33,7 @@ impl Windows {
             KeyRestriction::None => (Vec::new(), true),
             KeyRestriction::Keys(keys) => {
                 let ranges = keys.iter().map(|key| definition.prefix_range(key));
+                // A key outside the scope has no matches in it.
                 let mut ranges: Vec<EpkRange> = ranges.filter_map(|range| range.intersect(&scope)).collect();
                 ranges.sort_by(|a, b| a.min.cmp(&b.min));
                 ranges.dedup();
