@@ -18,6 +18,8 @@ impl Program {
     /// order of documents. Empty = it reads no property at all, only how many documents there are.
     pub fn covering_path(&self) -> Option<Vec<&str>> {
         let block = &self.block;
+        // Rows that come one by one depend on the order of documents too, so only collected ones can be
+        // covered.
         let is_collected = block.grouping.is_some() || block.distinct && block.order.is_empty();
         if !self.reads_documents || !is_collected || self.rank.is_some() || !block.sources.is_empty() {
             return None;
@@ -56,6 +58,7 @@ fn of_block<'p>(block: &'p Block, path: &mut Found<'p>) -> bool {
 fn of_node<'p>(node: &'p Node, path: &mut Found<'p>) -> bool {
     match node {
         Node::Constant(_) => true,
+        // The whole document is more than one property.
         Node::Slot(slot) => *slot != DOCUMENT,
         Node::Path { slot, steps } => *slot != DOCUMENT || add(steps, path),
         Node::Member { base, .. } | Node::Element { base, .. } => of_node(base, path),
@@ -89,6 +92,7 @@ fn of_node<'p>(node: &'p Node, path: &mut Found<'p>) -> bool {
                 && !NOT_DETERMINISTIC.contains(&name)
                 && call.arguments.iter().all(|node| of_node(node, path))
         }
+        // It may depend on anything, such as the number of its calls.
         Node::Udf { .. } => false,
         Node::Subquery { block, .. } => of_block(block, path),
         Node::Let { value, body, .. } => of_node(value, path) && of_node(body, path),

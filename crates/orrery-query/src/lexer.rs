@@ -288,6 +288,7 @@ impl Lexer<'_> {
             };
             self.at += escaped.len_utf8();
             if escaped == 'u' {
+                // `\u` takes exactly four digits.
                 for _ in 0..4 {
                     let Some(digit) = self.peek() else {
                         return TokenKind::InvalidString;
@@ -369,6 +370,7 @@ pub fn decode_number(literal: &str) -> Number {
         // 64 bits, of which the first is the sign.
         return Number::Int(u64::from_str_radix(digits, 16).unwrap_or(0).cast_signed());
     }
+    // In the order that keeps most digits: a 64-bit integer, otherwise a double.
     if let Ok(value) = literal.parse::<i64>() {
         return Number::Int(value);
     }

@@ -215,6 +215,7 @@ impl<'q> Binder<'q> {
             let message = "A TOP cannot be used in the same query or subquery as an OFFSET.";
             self.report(2205, query.span, message);
         }
+        // The errors of this query and its subqueries begin here.
         let faults_before = self.errors.len();
         self.levels.push(Level {
             clause: Clause::From,
@@ -269,9 +270,11 @@ impl<'q> Binder<'q> {
         let level = self.levels.pop().expect("pushed above");
         // The service folds a FROM subquery over one row into its enclosing query, names included.
         let is_folded = !level.many && place == Place::FirstSource;
+        // Otherwise its names end with it.
         if !is_folded {
             self.names.truncate(names_before);
         }
+        // Aggregated without GROUP BY, it gives one row.
         let one_group = is_grouped(query) && query.group_by.is_empty();
         let inputs = if is_folded { level.inputs.count } else { 0 };
         Rows { many: level.many && !one_group, iterated: level.iterated, inputs }
@@ -305,6 +308,7 @@ impl<'q> Binder<'q> {
                 if let Some((alias, _)) = alias_at(source).filter(|_| !source.iterate)
                     && let Some(name) = self.place_of(alias)
                 {
+                    // A first source that only passes on the row of this name.
                     if may_be_root && selects(query, alias) {
                         self.level().inputs.repeat(name);
                         return;

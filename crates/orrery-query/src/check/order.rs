@@ -51,6 +51,7 @@ pub(crate) fn kind(query: &Query, parameters: Option<&Parameters>) -> OrderKind 
     }
     let scope = Scope::of(from, parameters);
     let is_path = |expr: &Expr| matches!(scope.form(expr), Form::Path);
+    // The usual case: an index sorts by paths.
     if order_by.items.iter().all(|item| is_path(&item.expr)) {
         return OrderKind::Paths;
     }
@@ -100,6 +101,8 @@ pub(crate) fn kind(query: &Query, parameters: Option<&Parameters>) -> OrderKind 
             return OrderKind::Unsupported;
         }
         let scalar = order_by.items.iter().any(|item| matches!(scope.form(&item.expr), Form::Scalar));
+        // Properties of the input can sort it before the aggregation. Anything else sorts the one row that
+        // results.
         let before = is_grouped(query) && sorts_input(query) && !missing && !scalar;
         return if before { OrderKind::Paths } else { OrderKind::OneRow };
     }
@@ -345,6 +348,7 @@ impl<'q> Scope<'q> {
             Selection::Value(expr) => self.form(expr),
             Selection::List(items) => self.columns(items),
         };
+        // The names of the subquery end with it.
         self.names.truncate(before);
         form
     }

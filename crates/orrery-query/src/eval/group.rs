@@ -172,7 +172,7 @@ fn sorted(
         }
         keys.push(key);
     }
-    // The sort is stable: groups that sort alike stay in the order of their first rows.
+    // The sort is stable, so groups that sort alike stay in key order.
     places.sort_by(|a, b| {
         let each = keys[*a].iter().zip(&keys[*b]).zip(&grouping.order).map(|((a, b), (_, direction))| {
             let ordering = order::compare(a.as_ref(), b.as_ref());

@@ -38,6 +38,7 @@ impl<'e> Env<'e> {
     pub(crate) fn get(&self, slot: usize) -> Option<&'e Value> {
         let mut env = *self;
         loop {
+            // Few slots are bound at each level, so they are simply searched.
             if let Some(place) = env.slots.iter().position(|known| *known == slot) {
                 return env.values.get(place).and_then(Option::as_deref);
             }

@@ -178,6 +178,7 @@ impl Scope {
     }
 
     fn shape_of(&self, node: &Node) -> Shape {
+        // Arms that return know parts as well; the others give only types.
         Shape::of(match node {
             Node::Constant(value) => return of_constant(value.as_ref()),
             Node::Slot(slot) => return self.slot(*slot),
@@ -202,6 +203,7 @@ impl Scope {
             Node::Unary { operator, operand } => unary(*operator, self.types(operand)),
             Node::Binary { operator: BinaryOperator::Coalesce, left, right } => {
                 let left = self.shape(left);
+                // The right side counts only if the left one may be undefined.
                 if left.types & UNDEFINED == 0 {
                     return left;
                 }
@@ -212,6 +214,7 @@ impl Scope {
                 let constant = |node: &Node| matches!(node, Node::Constant(_));
                 let equality = matches!(operator, BinaryOperator::Equal | BinaryOperator::NotEqual);
                 let unrelated = a & b & DEFINED == 0 && a & DEFINED != 0 && b & DEFINED != 0;
+                // Against a constant the types decide: `UPPER(c.a) = 1` is never true.
                 if constant(left) || constant(right) {
                     binary(*operator, a, b)
                 } else if is_vague(left) || is_vague(right) || (equality && unrelated) {
@@ -235,6 +238,7 @@ impl Scope {
             Node::Between { operands, .. } if operands.iter().any(is_vague) => BOOL | UNDEFINED,
             Node::Between { not, operands } => {
                 let [value, low, high] = [0, 1, 2].map(|place| self.types(&operands[place]));
+                // BETWEEN is an AND of two comparisons, with what they leave undefined.
                 let from = binary(BinaryOperator::GreaterOrEqual, value, low);
                 let to = binary(BinaryOperator::LessOrEqual, value, high);
                 let within = logical(LogicalOperator::And, [from, to].into_iter());
@@ -264,6 +268,7 @@ impl Scope {
             },
             Node::Let { slot, value, body } => {
                 let value = self.shape(value);
+                // Slots are unique, so this needs no scope that ends with the body.
                 self.slots.borrow_mut().insert(*slot, value);
                 return self.shape(body);
             }
@@ -297,6 +302,7 @@ impl Scope {
             }
         }
         match (call.function.name, &call.arguments[..]) {
+            // IIF is the conditional operator as a function, which the table cannot describe.
             ("IIF", [condition, chosen, other]) => {
                 let condition = self.types(condition);
                 let chosen = if condition & TRUE == 0 { 0 } else { self.types(chosen) };
@@ -415,6 +421,7 @@ fn unary(operator: UnaryOperator, operand: Types) -> Types {
         UnaryOperator::Not => {
             // TRUE is the bit above FALSE, so shifting by one exchanges them.
             let inverse = ((operand & TRUE) >> 1) | ((operand & FALSE) << 1);
+            // Operands that are not Boolean have no inverse.
             inverse | if operand & !BOOL == 0 { 0 } else { UNDEFINED }
         }
         _ if operand & NUMBER == 0 => UNDEFINED,
@@ -425,6 +432,7 @@ fn unary(operator: UnaryOperator, operand: Types) -> Types {
 
 fn binary(operator: BinaryOperator, left: Types, right: Types) -> Types {
     use BinaryOperator as B;
+    // An operand that may be undefined makes the result undefined too.
     let may_lack = (left | right) & UNDEFINED;
     match operator {
         B::Equal | B::NotEqual => {
@@ -441,6 +449,7 @@ fn binary(operator: BinaryOperator, left: Types, right: Types) -> Types {
         }
         B::Less | B::LessOrEqual | B::Greater | B::GreaterOrEqual => {
             if comparable(left, right) {
+                // Values of two comparable sets of types may still differ in type.
                 BOOL | UNDEFINED
             } else {
                 UNDEFINED
@@ -465,6 +474,7 @@ fn logical(operator: LogicalOperator, operands: impl Iterator<Item = Types>) -> 
         LogicalOperator::And => (FALSE, TRUE),
         LogicalOperator::Or => (TRUE, FALSE),
     };
+    // One deciding operand decides; the neutral result needs all operands to be neutral.
     let (mut decided, mut all_neutral, mut other) = (false, true, false);
     for types in operands {
         decided |= types & deciding != 0;

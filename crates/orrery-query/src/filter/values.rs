@@ -277,6 +277,7 @@ impl Values {
             }
         }
         if self.types & NUMBER != 0 {
+            // Keys list single values, so a span of several is no restriction.
             for span in &self.numbers.0 {
                 match (&span.low, &span.high) {
                     (Some((low, true)), Some((high, true))) if low.total_cmp(high).is_eq() => {

@@ -122,6 +122,7 @@ impl Parser<'_> {
         if negated || self.kind() == is_between {
             return self.between(left, negated);
         }
+        // `current` is the chain of ANDs being read, `alternatives` the chain of ORs before it.
         let mut alternatives: Option<Node<Expr>> = None;
         let mut current = self.predicate_after(left)?;
         loop {
@@ -198,6 +199,7 @@ impl Parser<'_> {
     }
 
     fn operators_after(&mut self, mut left: Node<Expr>, strength_min: u8) -> Parsed<Node<Expr>> {
+        // Precedence climbing: only operators that are strong enough belong to this operand.
         while let TokenKind::Symbol(symbol) = self.kind()
             && let Some((operator, strength)) = strength(symbol)
             && strength >= strength_min
@@ -253,6 +255,7 @@ impl Parser<'_> {
 
     fn like(&mut self, left: Node<Expr>, not: bool) -> Parsed<Node<Expr>> {
         self.advance();
+        // The pattern is an operand, so that ESCAPE or AND may follow.
         let pattern = self.operators()?;
         let mut escape = None;
         if self.take_keyword(Keyword::Escape) {
@@ -290,6 +293,7 @@ impl Parser<'_> {
                 return Err(Self::too_deep());
             }
         };
+        // The operator next to the operand applies first.
         for (operator, start) in operators.into_iter().rev() {
             let span = start.to(node.span);
             let depth = node.depth + 1;
@@ -387,6 +391,7 @@ impl Parser<'_> {
             TokenKind::Symbol(Symbol::BraceOpen) => self.object(),
             TokenKind::Keyword(Keyword::Exists) => self.subquery(SubqueryKind::Exists),
             TokenKind::Keyword(Keyword::Array) => self.subquery(SubqueryKind::Array),
+            // The only keywords that are functions too.
             TokenKind::Keyword(Keyword::Left | Keyword::Right) => self.call(),
             TokenKind::Keyword(_)
             | TokenKind::Symbol(_)

@@ -270,6 +270,7 @@ impl<'t> Parser<'t> {
     fn clauses(&mut self, select: Select, start: Span, depth: &mut usize) -> Parsed<Query> {
         let from = self.source_clause(depth)?;
         let filter = self.where_clause(depth)?;
+        // For errors that are about the clause as a whole.
         let group_by_start = self.token().span;
         let group_by = self.group_by_clause(depth)?;
         let group_by_span = group_by_start.to(self.last_span());

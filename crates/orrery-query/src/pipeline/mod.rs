@@ -167,6 +167,7 @@ enum State {
 
 impl Stage {
     fn new(block: &Block, state: State) -> Self {
+        // A grouped block keeps groups, whatever its order: they are sorted when they are complete.
         let state = match (&block.grouping, state) {
             (Some(grouping), _) => State::Group(Some(GroupTable::new(grouping))),
             (None, state) => state,
@@ -334,6 +335,7 @@ impl Pipeline {
 
     /// Tells that all input was fed. The remaining results become available.
     pub fn finish(&mut self, context: &Context<'_>) -> Result<(), EvalError> {
+        // A second call changes nothing.
         if std::mem::replace(&mut self.finished, true) {
             return Ok(());
         }

@@ -91,6 +91,7 @@ struct Component {
 
 pub(super) fn info(query: &Query, program: &Program, parameters: &Parameters) -> HybridSearchInfo {
     let ranked = query.order_by.as_ref().and_then(|order_by| order_by.items.first());
+    // As in the compiler, a single score is a fusion of one.
     let (scores, weights): (&[Expr], Option<&Expr>) = match ranked.map(|item| &item.expr) {
         Some(whole) => match &whole.kind {
             ExprKind::Call(fusion) if is_fusion(whole) => split_weights(fusion),
@@ -196,6 +197,7 @@ fn terms(listed: &[Expr], parameters: &Parameters) -> Vec<Expr> {
     for term in listed {
         match &term.kind {
             ExprKind::Array(items) => terms.extend(items.iter().cloned()),
+            // A parameter may hold all terms in one array.
             ExprKind::Parameter(name) => {
                 let value =
                     parameters.iter().find(|(known, _)| known.as_str() == &**name).map(|(_, value)| value);
@@ -340,6 +342,7 @@ fn component_query(
         has_non_streaming_order_by: true,
         ..QueryInfo::default()
     };
+    // In the form of the query: clients read the count from the same member.
     match rows {
         Some(rows) if query.offset_limit.is_some() => {
             rewritten.offset_limit = Some(first_rows(rows));

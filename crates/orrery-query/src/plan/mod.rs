@@ -165,6 +165,7 @@ pub fn plan_query_where(
 ) -> Result<Plan, Vec<QueryError>> {
     let settings =
         Settings { parameters: request.parameters, computed: request.computed, policies: request.policies };
+    // The keys and the steps of the merge are derived from the compiled program.
     let program = Program::compile(query, settings)?;
     let mut restriction = restrict(&program);
     if !program.reads_documents && query.from.is_some() {

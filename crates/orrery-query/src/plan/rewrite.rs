@@ -40,6 +40,7 @@ pub(super) fn info(query: &Query, target: &Target<'_>) -> Result<QueryInfo, Vec<
         return Ok(info);
     }
     let order_kind = order::kind(query, Some(parameters));
+    // No index sorts by these, so a range cannot return its rows in order as a stream.
     info.has_non_streaming_order_by =
         matches!(order_kind, OrderKind::OneRow | OrderKind::Vector | OrderKind::Distance);
     if query.select.distinct {
@@ -166,12 +167,14 @@ fn order(query: &Query, target: &Target<'_>, info: &mut QueryInfo, rewritten: &m
     }
     let root = root_alias(query);
     let keys: Vec<Expr> = order_by.items.iter().map(|item| item.expr.clone()).collect();
+    // A payload is one expression, so `SELECT *` has to name the row.
     let mut content = payload(&query.select.selection, &root);
     let mut conditions = Vec::new();
     conditions.extend(query.filter.clone());
     conditions.push(expr(ExprKind::Placeholder(FILTER_PLACEHOLDER.into())));
     if !query.group_by.is_empty() {
         grouped_columns(query, info);
+        // Clients group the rows again, so each carries its keys.
         content = expr(ExprKind::Object(vec![
             ("groupByItems".into(), items(&query.group_by)),
             ("payload".into(), content),

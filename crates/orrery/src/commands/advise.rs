@@ -251,6 +251,8 @@ fn advise(arguments: &AdviseRunArguments) -> Result<String, Failure> {
         Advisor::new(changed, workload.as_deref()).map_err(refused)
     });
     let mut advisors = others.collect::<Result<Vec<_>, Failure>>()?;
+    // The first one is the report itself; the others answer the questions. All of them see the items in one
+    // pass.
     advisors.insert(0, own);
     let mut all: Vec<&mut Advisor> = advisors.iter_mut().collect();
     match (example, &arguments.file, &arguments.database, &arguments.container) {

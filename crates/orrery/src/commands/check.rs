@@ -151,6 +151,7 @@ fn of_server(arguments: &CheckArguments, database: &str, container: &str) -> Res
             queries.entry(query.to_owned()).or_insert_with(|| line.clone());
         }
     }
+    // A query that several requests share is explained once, with the parameters of the first.
     let explained = facts.operations.iter_mut().filter(|own| queries.contains_key(&own.name));
     for own in explained.take(QUERIES_MAX) {
         let line = &queries[&own.name];
@@ -198,6 +199,7 @@ fn largest_keys(server: &ServerArguments, place: &str) -> Result<Vec<(String, f6
             let bytes = key.get("bytes").and_then(Value::as_number).map_or(0.0, Number::as_f64);
             largest.push((name.to_owned(), bytes));
         }
+        // Only the largest stay, so that memory does not grow with the container.
         largest.sort_by(|a, b| b.1.total_cmp(&a.1));
         largest.truncate(KEYS_LISTED);
         match page.get("continuation").and_then(Value::as_str) {

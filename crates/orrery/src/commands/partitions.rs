@@ -215,6 +215,7 @@ fn list_keys(
         match rows.output {
             RowsFormat::Csv => {
                 let text = csv(keys);
+                // Each page has a header line; only the first one is printed.
                 let header = text.find('\n').map_or(0, |end| end + 1);
                 print(output, if is_first { &text } else { &text[header..] })?;
             }
@@ -229,6 +230,7 @@ fn list_keys(
                     let by = |name| figure(b, name).total_cmp(&figure(a, name));
                     by("requestUnits").then_with(|| by("bytes"))
                 });
+                // Only what the table shows stays in memory.
                 all.truncate(TABLE_KEYS);
             }
         }
