@@ -27,6 +27,7 @@ impl ComputedIndex {
                 |steps| matches!(steps.first(), Some(IndexStep::Property(name)) if *name == property.name),
             )
         };
+        // One that cannot be computed from the item alone is not indexed; queries then evaluate it.
         let compiled = properties.iter().filter(|property| is_named(property)).filter_map(|property| {
             let parsed = computed::ComputedProperty::parse(&property.name, &property.query).ok()?;
             Some((property.clone(), Formula::compile(&parsed)?))
@@ -49,11 +50,13 @@ impl ComputedIndex {
         if self.properties.is_empty() {
             return Cow::Borrowed(item);
         }
+        // Copied only where something is added; the stored item stays as the client wrote it.
         let mut extended = item.clone();
         if let Some(object) = extended.as_object_mut() {
             for (property, formula) in &self.properties {
                 match formula.value(item) {
                     Some(value) => object.set(property.name.clone(), value),
+                    // Undefined, so a stored property of this name must not take its place.
                     None => drop(object.remove(&property.name)),
                 }
             }

@@ -20,6 +20,7 @@ pub(crate) async fn take_duty(store: &dyn PartitionStore, name: &str) -> Result<
         if let Some(duty) = coordination.try_duty(name).await.map_err(store_failure)? {
             return Ok(Some(duty));
         }
+        // Bounded, because a client is waiting; it may retry.
         if monotonic::elapsed(began) > DUTY_PATIENCE {
             return Err(Error::new(
                 ErrorKind::RetryWith,
@@ -27,6 +28,7 @@ pub(crate) async fn take_duty(store: &dyn PartitionStore, name: &str) -> Result<
             ));
         }
         orrery_env::task::sleep(pause).await;
+        // Catalog changes take milliseconds, so the first attempts come soon.
         pause = (pause * 2).min(Duration::from_millis(100));
     }
 }

@@ -61,6 +61,7 @@ impl IndexState {
     pub fn finished(&self) -> Self {
         let Some(building) = &self.building else { return self.clone() };
         let mut retired = self.retired.clone();
+        // Its entries stay until no page that began with it can still be running.
         retired.push(self.serving.number);
         Self { serving: Arc::clone(building), building: None, version: self.version + 1, retired }
     }
@@ -69,14 +70,17 @@ impl IndexState {
     /// building.
     #[must_use]
     pub fn with_policy(&self, policy: &IndexingPolicy, computed: &[ComputedProperty]) -> Self {
+        // Compared with what will serve in the end, so that repeating a change does not start over.
         let target = self.building.as_ref().unwrap_or(&self.serving);
         let wanted = ComputedIndex::of(computed, policy);
         if target.is_of(policy, &wanted) {
             return self.clone();
         }
+        // Numbers are part of entries' keys, so one with entries left in the store must not come back.
         let used = self.generations().map(|generation| generation.number).chain(self.retired.iter().copied());
         let number = used.max().unwrap_or(0) + 1;
         let mut retired = self.retired.clone();
+        // A build that is given up has left entries behind.
         retired.extend(self.building.as_ref().map(|abandoned| abandoned.number));
         let building = (!self.serving.is_of(policy, &wanted))
             .then(|| Arc::new(Generation::new(number, policy.clone(), computed)));

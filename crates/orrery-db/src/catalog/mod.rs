@@ -453,6 +453,7 @@ impl Container {
             Ok(partition) => return Ok(&partition.range),
             Err(refusal) => refusal,
         };
+        // Only now, because nearly all requests name a range that still exists.
         let former = self.former.iter().find(|former| former.range_id == range_id);
         let served = former.filter(|former| match gone {
             GoneRanges::Refused => false,

@@ -39,6 +39,7 @@ impl PolicyTree {
         for path in policy.included.iter().filter(|path| path.tuple.is_empty()) {
             tree.add(path, true);
         }
+        // Always indexed, whatever the policy says.
         for name in ["id", "_ts"] {
             let node = tree.child_or_new(0, &IndexStep::Property(name.into()));
             tree.nodes[node].scalar = Some(true);
@@ -88,6 +89,7 @@ impl PolicyTree {
         let children = place.node.map_or(&[][..], |node| &self.nodes[node].children);
         let node = children.iter().find(|(step, _)| is_it(step)).map(|(_, child)| *child);
         let subtree = node.and_then(|node| self.nodes[node].subtree);
+        // The nearest rule wins, as in the service: a deeper `/*` overrides the one above.
         PolicyPlace { node, inherited: subtree.unwrap_or(place.inherited) }
     }
 

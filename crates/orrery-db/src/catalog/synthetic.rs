@@ -38,6 +38,7 @@ impl SyntheticPolicy {
         let same = |(path, made): (&orrery_model::path::KeyPath, &&Path)| {
             path.segments().iter().map(AsRef::as_ref).eq(made.names().iter().map(String::as_str))
         };
+        // Checked when the definition is set: otherwise every single write would fail.
         if paths.len() != made.len() || !paths.iter().zip(&made).all(same) {
             let made: Vec<String> = made.iter().map(ToString::to_string).collect();
             let paths: Vec<&str> = paths.iter().map(orrery_model::path::KeyPath::as_str).collect();
@@ -50,6 +51,8 @@ impl SyntheticPolicy {
     /// Rejects an item whose key does not follow from its properties.
     pub(crate) fn check(&self, value: &Value, key: &PartitionKey) -> Result<()> {
         let made =
+            // Not random here: an item that carries its key needs none, and a decision must come out the same each
+            // time.
             self.definition.key_of(&Properties(value), &mut Fixed(0)).map_err(|error| refused(&error))?;
         if parts(&made) == key.0 {
             return Ok(());
@@ -92,6 +95,7 @@ impl Item for Properties<'_> {
             Some(Value::Bool(flag)) => Property::Bool(*flag),
             Some(Value::Number(number)) => Property::Number(number.as_f64()),
             Some(Value::String(text)) => Property::Text(text),
+            // Told apart from a missing value, since it makes the item invalid rather than incomplete.
             Some(Value::Array(_) | Value::Object(_)) => Property::NonScalar,
         }
     }

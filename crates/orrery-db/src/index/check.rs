@@ -51,6 +51,7 @@ impl StoreCheck {
 
 /// Checks all containers of a store that nothing else uses.
 pub async fn check_store(store: Arc<dyn PartitionStore>, env: Arc<dyn Env>) -> Result<StoreCheck> {
+    // Opened as by a server, so that a catalog that cannot be read is the first thing to be reported.
     let catalog = CatalogStore::open(Arc::clone(&store), env).await?.snapshot();
     let mut check = StoreCheck::default();
     for container in catalog.containers() {
@@ -118,6 +119,7 @@ impl PartitionCheck<'_> {
         self.check.items += 1;
         let parsed = keys::parse_item(&entry.key);
         let item = StoredItem::decode(&entry.value);
+        // Reported and skipped: one damaged item must not hide what else is wrong.
         let (Some((effective, id)), Some(item)) = (parsed, item) else {
             let place = &self.place;
             self.check.report(|| format!("{place}: an item cannot be decoded"));

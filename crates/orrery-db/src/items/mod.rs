@@ -59,6 +59,7 @@ impl Items {
         effective: &EffectiveKey,
         item: &StoredItem,
     ) -> bool {
+        // Both checks are in memory; the store is not asked.
         !self.is_expired(container, item) && !self.purges.hides(container.rid, effective, item.lsn)
     }
 

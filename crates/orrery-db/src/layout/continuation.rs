@@ -29,6 +29,7 @@ pub(crate) fn seal(secret: &[u8; 32], scope: &str, payload: &[u8]) -> String {
 
 /// Opens a token that was sealed for this scope.
 pub(crate) fn open(secret: &[u8; 32], scope: &str, token: &str) -> Result<Vec<u8>> {
+    // A length that no token of ours has is refused before any work is done.
     let bytes = (token.len() <= TOKEN_CHARACTERS_MAX).then(|| URL_SAFE_NO_PAD.decode(token).ok()).flatten();
     let bytes = bytes.filter(|bytes| bytes.len() >= CHECK_BYTES).ok_or_else(invalid)?;
     let (check, payload) = bytes.split_at(CHECK_BYTES);
@@ -44,6 +45,7 @@ pub(crate) fn invalid() -> Error {
 
 fn checksum(secret: &[u8; 32], scope: &str, payload: &[u8]) -> [u8; CHECK_BYTES] {
     let mut mac = Hmac::<Sha256>::new_from_slice(secret).expect("HMAC takes keys of any length");
+    // The length separates scope and payload, so that no other pair has the same input.
     mac.update(&(scope.len() as u64).to_be_bytes());
     mac.update(scope.as_bytes());
     mac.update(payload);

@@ -25,6 +25,7 @@ pub(crate) fn document_members(
     container: ContainerRid,
     names: &[Box<str>],
 ) -> Result<Value> {
+    // System properties are not in the body, so the whole document is written first.
     if names.iter().any(|name| SYSTEM_PROPERTIES.contains(&name.as_ref())) {
         let mut text = Vec::new();
         item.write_document(container, &mut text);

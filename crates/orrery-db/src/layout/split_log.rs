@@ -50,6 +50,7 @@ pub(crate) fn encode_keys<'k>(keys: impl Iterator<Item = &'k [u8]>) -> Vec<Bytes
         let length = u16::try_from(key.len()).expect("the store takes no keys beyond 2 KB");
         bytes.extend_from_slice(&length.to_be_bytes());
         bytes.extend_from_slice(key);
+        // Split into several entries, because a value of the store is bounded and a commit may touch many keys.
         if bytes.len() >= ENTRY_BYTES_MAX {
             parts.push(Bytes::from(std::mem::take(&mut bytes)));
         }

@@ -41,6 +41,7 @@ impl Statistics {
         let header = bytes.get(..header_bytes(bytes)?)?;
         let number = |at: usize| {
             let eight = header.get(at..at + 8).and_then(|eight| eight.try_into().ok());
+            // The first format lacks the last number; 0 means that no write was recorded.
             eight.map_or(0, u64::from_be_bytes)
         };
         Some(Self { items: number(1), bytes: number(9), purged_to: number(17), written_at: number(25) })

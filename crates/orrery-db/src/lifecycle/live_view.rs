@@ -48,6 +48,7 @@ impl Lifecycle {
             let (mut heat, request_units_per_second) = self.partition_heat(container, partition);
             heat.hottest.truncate(keys_max);
             for hot in &mut heat.hottest {
+                // Both time lines end with the same second, so the older values go.
                 let surplus = hot.seconds.len().saturating_sub(seconds);
                 hot.seconds.drain(..surplus);
             }

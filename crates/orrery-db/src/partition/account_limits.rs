@@ -45,6 +45,7 @@ impl Partitions {
         let retry_after_ms = {
             let mut times = self.budgets.account_limits.0.lock();
             let times = &mut times[change as usize];
+            // A clock that was set back must not block the account: times in the future are dropped too.
             times.retain(|at| (0..seconds * 1000).contains(&(now_ms - *at)));
             if times.len() < count {
                 times.push_back(now_ms);

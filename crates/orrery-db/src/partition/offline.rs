@@ -20,6 +20,7 @@ impl OfflinePartitions {
     /// Takes a partition's writes offline. The first reason is kept.
     pub(super) fn add(&self, partition: PartitionId, reason: &str) {
         let mut offline = self.0.write();
+        // Logged once per partition, however many writes find the fault.
         offline.entry(partition.0).or_insert_with(|| {
             tracing::error!(
                 partition = partition.0,

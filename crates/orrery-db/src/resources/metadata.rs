@@ -53,6 +53,7 @@ impl Resources {
         receipt: &mut Receipt,
         edit: impl FnOnce(&mut Change) -> Result<T>,
     ) -> Result<T> {
+        // Before the change, which may fail.
         receipt.add(cost::metadata_write());
         self.catalog.change(edit).await
     }
@@ -99,11 +100,13 @@ impl Resources {
     ) -> Result<MetadataPage> {
         let count_max = request.count_max(100, PAGE_RESOURCES_MAX)?.min(PAGE_RESOURCES_MAX);
         let secret = self.catalog.snapshot().secret;
+        // The owner is part of it: a token of another database does not open here.
         let scope = format!("{scope}/{owner_rid}");
         let after = match &request.continuation {
             Some(token) => Some(continuation::open(&secret, &scope, token)?),
             None => None,
         };
+        // By name and not by position, so that pages stay right when resources come and go in between.
         let is_later = |name: &str| after.as_ref().is_none_or(|after| name.as_bytes() > after.as_slice());
         let mut page = MetadataPage { owner_rid, ..MetadataPage::default() };
         let mut last = None;

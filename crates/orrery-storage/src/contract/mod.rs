@@ -418,6 +418,7 @@ pub trait PartitionStore: Send + Sync + 'static {
     fn read_each(&self, reads: Vec<(PartitionRef, ReadRequest)>) -> BoxFuture<'_, Vec<ReadResult>> {
         Box::pin(async move {
             let mut pages = Vec::with_capacity(reads.len());
+            // One after the other: in this process nothing would be gained by more.
             for (partition, request) in reads {
                 pages.push(self.read(partition, request).await);
             }
@@ -492,6 +493,7 @@ pub async fn commit<O: Op>(
     let out = Arc::new(Mutex::new(None));
     let erased = Box::new(Typed { op, out: Arc::clone(&out) });
     let lsn = store.commit(partition, erased).await?;
+    // The output stays with the caller: the store knows operations only without their types.
     let out = out.lock().take().expect("a store acknowledges only after the decision has run");
     Ok(Committed { out, lsn })
 }

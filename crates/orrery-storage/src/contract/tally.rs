@@ -55,10 +55,12 @@ impl<'t> TallyPage<'t> {
             return false;
         }
         let runs = &mut self.page.runs;
+        // Keys come in order and no beginning is the beginning of another, so only the last run can continue.
         let goes_on = runs.last().is_some_and(|run| key.starts_with(&run.beginning));
         if let Some(run) = runs.last_mut().filter(|_| goes_on) {
             run.count += 1;
         } else if runs.len() >= self.tally.runs_max {
+            // Refused before it is counted: the next page starts with this entry.
             return false;
         } else {
             let length = match self.tally.by {
@@ -68,6 +70,7 @@ impl<'t> TallyPage<'t> {
             runs.push(TallyRun { beginning: key[..length].to_vec(), count: 1 });
         }
         self.counted += 1;
+        // The buffer is reused, since this runs for every entry.
         self.last.clear();
         self.last.extend_from_slice(key);
         true

@@ -43,6 +43,7 @@ pub(super) async fn read_each(store: &Postgres, reads: Vec<(PartitionRef, ReadRe
     if !is_shared {
         return separately(store, reads).await;
     }
+    // A reserved or unknown partition fails alone; it must not make the others fail.
     let checked: Vec<Result<(), StoreError>> =
         reads.iter().map(|(partition, _)| store.open_partition(partition.id)).collect();
     let Some((first, _)) = reads.first() else { return Vec::new() };
@@ -64,6 +65,7 @@ pub(super) async fn read_each(store: &Postgres, reads: Vec<(PartitionRef, ReadRe
 async fn separately(store: &Postgres, reads: Vec<(PartitionRef, ReadRequest)>) -> Vec<ReadResult> {
     let (mut waiting, mut running, mut pages) = (reads.into_iter(), FuturesOrdered::new(), Vec::new());
     loop {
+        // In the order of the requests, with a bound on the connections that one call uses.
         while running.len() < SEPARATE_MAX {
             let Some((partition, request)) = waiting.next() else { break };
             running.push_back(store.read(partition, request));
@@ -169,6 +171,7 @@ impl Answer {
         let (epoch, lsn) = self.head?;
         let page = match request {
             ReadRequest::Get(keys) => {
+                // Rows come in any order, and absent keys have none.
                 let found: HashMap<Key, Option<Bytes>> = self.found.into_iter().collect();
                 let values = keys.iter().map(|key| found.get(key).cloned().flatten()).collect();
                 ReadPage { values, ..ReadPage::default() }
@@ -189,6 +192,7 @@ fn keys_of(found: Vec<(Key, Option<Bytes>)>, scan: &Scan) -> ReadPage {
         keys.reverse();
     }
     let (all, mut bytes) = (keys.len(), 0);
+    // At least one entry, as in every page.
     let fits = |key: &&Key| {
         let is_within = bytes < scan.bytes_max.max(1);
         bytes += key.len();

@@ -37,6 +37,7 @@ impl Cover {
         }
         let names = program.covering_path()?;
         let path: Vec<Box<str>> = names.iter().copied().map(Box::from).collect();
+        // No property matters: the counters of the logical partitions suffice.
         if path.is_empty() {
             let label = "number of items".to_owned();
             return Some(Self { path, ranges: Vec::new(), lacks_undefined: true, label });
@@ -49,6 +50,7 @@ impl Cover {
             return None;
         }
         let narrowed = narrowed(generation.number, condition, &indexed);
+        // A filter on the property excludes the items without it, since a comparison with undefined does not hold.
         let is_complete =
             narrowed.is_some() || is_everywhere(&indexed) || knows_missing(generation, &indexed);
         let all = || vec![index_entry::path_range(generation.number, &indexed)];
@@ -86,6 +88,7 @@ fn ranked_ranges(
             each.min_by_key(|(rank, _)| *rank)
         }
         IndexCondition::Or(parts) => {
+            // Every alternative must be on this property, or values that match by another one would be left out.
             let each = parts.iter().map(|part| ranked_ranges(generation, part, path));
             let each = each.collect::<Option<Vec<_>>>()?;
             let rank = each.iter().map(|(rank, _)| *rank).max()?;
