@@ -21,6 +21,9 @@ pub struct Program {
     pub(crate) block: Block,
     /// Whether the query reads documents at all; `SELECT 1` runs once without any.
     pub(crate) reads_documents: bool,
+    /// Whether a FROM subquery further inside than the first one collects rows of the whole container. The service plans
+    /// such queries; executing one is a clear error.
+    pub(crate) collects_inside: bool,
     pub(crate) rank: Option<Ranking>,
 }
 

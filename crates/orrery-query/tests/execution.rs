@@ -17,9 +17,10 @@ use orrery_query::context::{Context, Random};
 use orrery_query::pipeline::Shape;
 use orrery_query::plan::{Features, PlanInfo, PlanRequest, plan};
 
-const VECTORS: [&str; 4] = [
+const VECTORS: [&str; 5] = [
     include_str!("data/planner-common.jsonl"),
     include_str!("data/planner-folding.jsonl"),
+    include_str!("data/planner-language.jsonl"),
     include_str!("data/planner-shapes.jsonl"),
     include_str!("data/planner-unusual.jsonl"),
 ];
@@ -238,10 +239,14 @@ fn planned_queries_give_the_same_rows_everywhere() {
     let known = |reason: &str| {
         reason.contains("is not documented by the service")
             || reason.contains("cannot be represented in JSON")
+            // In docs/COMPAT.md.
+            || reason.contains("are supported in the outermost FROM subquery only")
+            // The service finds that out when it has the rows.
+            || reason.contains("cardinality of a scalar subquery result set cannot be greater than one")
             || reason.starts_with("Unsupported ORDER BY clause")
     };
     let unknown: Vec<&String> = tally.refused.keys().filter(|reason| !known(reason)).collect();
     assert!(unknown.is_empty(), "{unknown:?}");
     assert!(tally.refused.values().sum::<usize>() < 100, "{:?}", tally.refused);
-    assert!(tally.evaluated > 4_300 && tally.merged > 8_500, "{} {}", tally.evaluated, tally.merged);
+    assert!(tally.evaluated > 5_300 && tally.merged > 10_300, "{} {}", tally.evaluated, tally.merged);
 }

@@ -670,3 +670,29 @@ fn whole_documents_can_be_left_to_the_caller() {
         assert!(rows.iter().all(|row| row.value != Value::Null), "{query}");
     }
 }
+
+/// Only the outermost FROM subquery can see all documents together. What is planned, as in the service, and cannot be
+/// executed is an error, with documents and without.
+#[test]
+fn from_subqueries_that_collect_further_inside_are_refused() {
+    let over_all = "SELECT VALUE 1 FROM (SELECT VALUE COUNT(1) FROM c) AS n";
+    let in_a_document = "SELECT VALUE n FROM c JOIN (SELECT VALUE d FROM (SELECT DISTINCT VALUE t FROM t IN c.tags) AS d) AS n";
+    for query in [over_all, in_a_document] {
+        compile(query, &no_setup()).map_err(|failure| failure.message()).unwrap();
+        assert!(!run(query, &documents(), &no_setup()).unwrap().is_empty(), "{query}");
+    }
+    for query in [
+        "SELECT VALUE 1 FROM (SELECT VALUE c FROM (SELECT VALUE COUNT(1) FROM c) AS c) AS c",
+        "SELECT VALUE 1 FROM (SELECT VALUE d FROM (SELECT DISTINCT VALUE c.k FROM c) AS d) AS e",
+    ] {
+        compile(query, &no_setup()).map_err(|failure| failure.message()).unwrap();
+        for documents in [documents(), Vec::new()] {
+            let failure = run(query, &documents, &no_setup()).unwrap_err();
+            assert!(
+                failure.message().contains("outermost FROM subquery only"),
+                "{query}: {}",
+                failure.message()
+            );
+        }
+    }
+}

@@ -38,10 +38,11 @@ impl Program {
         // If the query is ranked, the scope of its block is still open.
         let rank = compiler.ranking(query);
         let reads_documents = compiler.reads_documents;
+        let collects_inside = compiler.collects_inside;
         if !compiler.errors.is_empty() {
             return Err(compiler.errors);
         }
-        Ok(Self { block, reads_documents, rank })
+        Ok(Self { block, reads_documents, collects_inside, rank })
     }
 }
 
@@ -63,6 +64,8 @@ struct Compiler<'s> {
     scopes: Vec<Scope>,
     next_slot: usize,
     reads_documents: bool,
+    /// See [`Program::collects_inside`].
+    collects_inside: bool,
     /// How many computed properties are being compiled inside each other.
     computing: usize,
     errors: Vec<QueryError>,
@@ -107,6 +110,7 @@ impl<'s> Compiler<'s> {
             scopes: Vec::new(),
             next_slot: DOCUMENT + 1,
             reads_documents: false,
+            collects_inside: false,
             computing: 0,
             errors: Vec::new(),
         }
@@ -239,15 +243,12 @@ impl<'s> Compiler<'s> {
             Some(SourceRows::Subquery(inner)) => is_subquery && inner.collects() && self.reads_documents,
             _ => false,
         };
-        // A subquery in an expression works on one document; only a chain of FROM clauses reaches
-        // the container from further inside.
-        let chained = self.scopes.len() > 1 && !self.scopes.iter().any(|scope| !scope.aliases.is_empty());
-        if collects && chained {
-            self.errors.push(QueryError::text(
-                "Aggregates, GROUP BY and DISTINCT over the whole container are supported in the outermost FROM subquery only.",
-            ));
-        }
-        collects && self.scopes.len() == 1
+        // A subquery in an expression works on one document; only a chain of FROM clauses reaches the container from
+        // further inside. In a chain no query around this one has bound a name yet.
+        let around = &self.scopes[..self.scopes.len() - 1];
+        let chained = around.iter().all(|scope| scope.aliases.is_empty());
+        self.collects_inside |= collects && chained && !around.is_empty();
+        collects && around.is_empty()
     }
 
     fn bind(&mut self, source: &ast::Source, slot: usize) {

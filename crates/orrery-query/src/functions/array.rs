@@ -74,10 +74,9 @@ fn search_steps(items: &[Value], wanted: &Value) -> u64 {
 fn contains_value(arguments: &[Operand<'_>]) -> Option<bool> {
     let items = array(arguments, 0)?;
     let wanted = value(arguments, 1)?;
-    // An undefined flag counts as false, unlike one of another type.
     let partial = match arguments.get(2) {
-        Some(Some(flag)) => flag.as_bool()?,
-        Some(None) | None => false,
+        Some(flag) => flag.as_deref()?.as_bool()?,
+        None => false,
     };
     Some(match wanted.as_object() {
         Some(wanted) if partial => items.iter().any(|item| has_members(item, wanted)),

@@ -238,6 +238,7 @@ impl Pipeline {
 
     /// Takes equal documents at once, where the program has a [`Program::covering_path`].
     pub fn feed_times(&mut self, row: Row<'_>, times: i64, context: &Context<'_>) -> Result<(), EvalError> {
+        self.check_supported()?;
         let values = [borrowed(row.document)];
         let env = Env::default();
         let env = Env::bind(&env, &[DOCUMENT], &values);
@@ -262,6 +263,17 @@ impl Pipeline {
             }
             self.matched(&program, env, context, (input, row.ordinal, row_number), row.text_bytes)
         })?;
+        Ok(())
+    }
+
+    /// Refuses what can be planned but not executed, whether there are documents or not.
+    fn check_supported(&self) -> Result<(), EvalError> {
+        if self.program.collects_inside {
+            return Err(EvalError::Message(
+                "Aggregates, GROUP BY and DISTINCT over the whole container are supported in the outermost FROM subquery only."
+                    .to_owned(),
+            ));
+        }
         Ok(())
     }
 
@@ -339,6 +351,7 @@ impl Pipeline {
         if std::mem::replace(&mut self.finished, true) {
             return Ok(());
         }
+        self.check_supported()?;
         let program = Arc::clone(&self.program);
         let block = &program.block;
         // No document was fed: the whole query is evaluated here.

@@ -10,7 +10,7 @@ use orrery_model::container::DistanceFunction;
 #[test]
 fn arrays() {
     check("ARRAY_CONTAINS", r#"[[{"a":1,"b":2}],{"a":1},true]"#, "true");
-    check("ARRAY_CONTAINS", r#"[[{"a":1,"b":2}],{"a":1},undefined]"#, "false");
+    check("ARRAY_CONTAINS", r#"[[{"a":1,"b":2}],{"a":1},undefined]"#, "undefined");
     check("ARRAY_CONTAINS", r#"[[{"a":1,"b":2}],{"a":1},1]"#, "undefined");
     check("ARRAY_CONTAINS", r#"[[{"a":1,"b":2}],{"a":1},null]"#, "undefined");
     check("ARRAY_CONTAINS", r#"[[{"a":{"b":1,"c":2}}],{"a":{"b":1}},true]"#, "false");
