@@ -113,7 +113,7 @@ impl Partitions {
 }
 
 /// About as many bytes as a key has that is counted only.
-const TALLIED_BYTES: u64 = 64;
+pub(crate) const TALLIED_BYTES: u64 = 64;
 
 /// The weight of a read within a request: its bytes plus a constant.
 pub(crate) fn weight(page: &ReadPage) -> u64 {

@@ -16,7 +16,7 @@ use crate::items::insertion_order::advance;
 use crate::layout::statistics::Statistics;
 use crate::layout::{index_entry, keys};
 use crate::partition::Receipt;
-use crate::partition::read::weight;
+use crate::partition::read::{TALLIED_BYTES, weight};
 use crate::query::plan::access::Candidate;
 use crate::query::plan::cover::Cover;
 
@@ -93,7 +93,10 @@ impl Reader<'_> {
                 let scan = ReadRequest::Scan(Scan::forward(range.clone(), FETCH_COUNTERS));
                 let page = self.read(receipt, partition, scan).await?;
                 advance(&mut range, &page, Direction::Forward);
-                count += items_in(&page);
+                let items = items_in(&page);
+                // The charge is for the items, so it falls on the partitions that hold them.
+                receipt.worked(partition, items * TALLIED_BYTES);
+                count += items;
                 tokio::task::yield_now().await;
             }
         }
