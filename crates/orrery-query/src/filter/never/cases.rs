@@ -30,21 +30,22 @@ pub(super) fn nothing() -> Vec<Case> {
 }
 
 /// The cases in which both hold.
-pub(super) fn both(left: Vec<Case>, right: &[Case]) -> Vec<Case> {
-    if right.len() == 1 && right[0].is_empty() {
+pub(super) fn both(mut left: Vec<Case>, right: &[Case]) -> Vec<Case> {
+    // Conditions joined by AND give one alternative each, by far the most: it is extended where it is.
+    if let ([only], [further]) = (left.as_mut_slice(), right) {
+        return if restrict(only, further) { left } else { nothing() };
+    }
+    if let [only] = right
+        && only.is_empty()
+    {
         return left;
     }
     let mut combined = Vec::new();
     for a in &left {
-        'next: for b in right {
+        for b in right {
             let mut case = a.clone();
-            for (term, values) in b {
-                let met = case.get(term).map_or_else(|| values.clone(), |known| known.meet(values));
-                // One term without a possible value makes the combination impossible.
-                if met.is_empty() {
-                    continue 'next;
-                }
-                case.insert(term.clone(), met);
+            if !restrict(&mut case, b) {
+                continue;
             }
             combined.push(case);
             if combined.len() > ALTERNATIVES_MAX {
@@ -54,6 +55,18 @@ pub(super) fn both(left: Vec<Case>, right: &[Case]) -> Vec<Case> {
         }
     }
     combined
+}
+
+/// Adds the restrictions of another alternative; false if no value is left for some term, so that both cannot hold.
+fn restrict(case: &mut Case, further: &Case) -> bool {
+    further.iter().all(|(term, values)| {
+        if let Some(known) = case.get_mut(term) {
+            *known = known.meet(values);
+            return !known.is_empty();
+        }
+        case.insert(term.clone(), values.clone());
+        !values.is_empty()
+    })
 }
 
 /// The cases in which one of them holds. An alternative without restrictions makes the others irrelevant.

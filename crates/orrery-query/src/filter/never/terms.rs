@@ -28,7 +28,10 @@ pub(super) fn path_term(slot: usize, steps: &[Step]) -> String {
     for step in steps {
         // Writing to a String cannot fail.
         let _ = match step {
-            Step::Name(name) => write!(text, "{}", path_step(name)),
+            Step::Name(name) => {
+                write_step(name, &mut text);
+                Ok(())
+            }
             Step::Index(index) => write!(text, "[{index}]"),
         };
     }
@@ -37,7 +40,22 @@ pub(super) fn path_term(slot: usize, steps: &[Step]) -> String {
 
 /// A property step, quoted so that no property name can be mistaken for two steps.
 pub(super) fn path_step(name: &str) -> String {
-    format!(".{name:?}")
+    let mut text = String::with_capacity(name.len() + 3);
+    write_step(name, &mut text);
+    text
+}
+
+fn write_step(name: &str, text: &mut String) {
+    let is_plain = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+    if is_plain {
+        // As it would be quoted, without looking at every character for one to escape.
+        text.push_str(".\"");
+        text.push_str(name);
+        text.push('"');
+    } else {
+        // Writing to a String cannot fail.
+        let _ = write!(text, ".{name:?}");
+    }
 }
 
 /// Whether a path appears to have more than one step. A quoted name may look like two, which only restricts less.
