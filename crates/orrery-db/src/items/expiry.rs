@@ -134,8 +134,8 @@ impl Items {
                 let item = decode(&value)?;
                 if item.is_expired(Some(default_ttl), now) {
                     expired.push((key, value));
-                // The feed is in the order of time: everything behind this one is younger.
                 } else if item.timestamp.saturating_add(default_ttl) > now {
+                    // The feed is in the order of time: everything behind this one is younger.
                     too_young = true;
                     if nothing_left_behind {
                         cursor = item.lsn.saturating_sub(1);
@@ -144,8 +144,8 @@ impl Items {
                 } else if item.ttl == Some(-1) && nothing_left_behind {
                     // Other items of this transaction may be newer.
                     cursor = item.lsn.saturating_sub(1);
-                // Its own lifetime is longer than the default, so a later round has to look at it again.
                 } else {
+                    // Its own lifetime is longer than the default, so a later round has to look at it again.
                     nothing_left_behind = false;
                 }
             }

@@ -133,7 +133,7 @@ fn unique_hash(value: &Value, paths: &[orrery_model::path::KeyPath]) -> Result<[
     let mut hasher = Sha256::new();
     for path in paths {
         match value.at_path(path.segments()) {
-            // Some(Value::Null)|Each type has its own first byte, so that "1" and 1 are different values.
+            // Each type has its own first byte, so that "1" and 1 are different values.
             None | Some(Value::Null) => hasher.update([1]),
             Some(Value::Bool(flag)) => hasher.update([if *flag { 3 } else { 2 }]),
             Some(Value::Number(number)) => {

@@ -121,8 +121,8 @@ impl Lifecycle {
         for container in catalog.containers() {
             if container.index.building.is_some() {
                 outcome.add(self.rebuild_index(container).await);
-            // Old enough that no page which began with the retired generation is still being read.
             } else if !container.index.retired.is_empty() && self.is_old(container.stamp.timestamp) {
+                // Old enough that no page which began with the retired generation is still being read.
                 outcome.add(self.remove_retired(container).await);
             }
             outcome.add(self.maintain_history(container).await);

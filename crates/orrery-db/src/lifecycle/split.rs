@@ -180,7 +180,6 @@ impl Lifecycle {
                 // An unreadable counter weighs nothing. It only makes the halves less equal.
                 let statistics = Statistics::decode(&entry.value).unwrap_or_default();
                 if let Some(effective) = keys::parse_statistics(&entry.key)
-                    // Items count a little too, for those without a size.
                     && !show(effective, statistics.bytes + statistics.items)
                 {
                     return Ok(());

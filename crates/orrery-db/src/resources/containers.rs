@@ -83,7 +83,7 @@ impl Resources {
         let shares = throughput.is_none() && catalog.offer_of(OfferOwner::Database(owner.rid)).is_some();
         let own_throughput = throughput.or((!shares).then_some(DEFAULT_THROUGHPUT));
         let count = self.options.partitions_at_creation;
-        // An option of tests and benchmarks; normally the throughput decides.
+        // An option for tests; normally the throughput decides.
         let count = count.unwrap_or_else(|| {
             own_throughput.unwrap_or(DEFAULT_THROUGHPUT).partition_count_of(self.partition_throughput_max())
         });

@@ -196,7 +196,6 @@ impl Wanted {
                 "Encountered exception while compiling Javascript. The script is empty.",
             ));
         }
-        // Bounded when it is stored, because a larger one would only fail when it is called.
         if source.len() > BODY_BYTES_MAX {
             return Err(Error::new(ErrorKind::TooLarge, "Request size is too large"));
         }

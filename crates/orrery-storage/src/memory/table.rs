@@ -223,8 +223,8 @@ impl Table {
                     let key = place.key().clone();
                     self.older.entry(key.clone()).or_default().push((replaced_since, replaced));
                     self.replaced.push_back((self.version, key));
-                // Nothing refers to the key any more; otherwise the deletion itself must stay visible.
                 } else if is_gone && (self.older.is_empty() || !self.older.contains_key(place.key())) {
+                    // Nothing refers to the key any more; otherwise the deletion itself must stay visible.
                     place.remove();
                 }
             }

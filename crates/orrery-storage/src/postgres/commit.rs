@@ -91,8 +91,7 @@ impl Lane {
             task::spawn("commit", async move { lane.run_group(&shared, vec![waiting], None).await });
         } else {
             let mut queue = self.queue.lock();
-            // Bounded: a client that writes faster than the server commits gets a retryable error instead of
-            // memory.
+            // Bounded: beyond this callers get a retryable error, instead of a backlog that grows without end.
             if queue.waiting.len() >= WAITING_MAX {
                 return Err(CommitError::Busy);
             }

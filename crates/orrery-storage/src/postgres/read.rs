@@ -117,8 +117,8 @@ async fn scan(session: &Session, id: PartitionId, scan: &Scan) -> Result<Found, 
         (session.query(sql::STATE, &[&part]).await?, false)
     } else if scan.want == Want::Keys {
         (session.query(sql::SCAN_KEYS[way], &[&part, &start, &end, &limit]).await?, false)
-    // Adding up sizes takes a window function; a few entries are below any bound that matters.
     } else if entries_max <= FEW {
+        // Adding up sizes takes a window function; a few entries are below any bound that matters.
         (session.query(sql::SCAN_FEW[way], &[&part, &start, &end, &limit]).await?, true)
     } else {
         let parameters: super::pool::Parameters<'_> = &[&part, &start, &end, &limit, &bytes_max];

@@ -111,12 +111,13 @@ async fn connect(node: &Node, options: &PostgresOptions) -> Result<Session, Post
     Err(match code {
         // `read_only_sql_transaction`, which a standby reports.
         "25006" => PostgresError::ReadOnly { place },
-        // The library has no code for it: rustls's own text is all there is.
+        // The client library's own error, which has no code: none of the hosts is a primary.
         _ if detail.contains("does not allow writes") => PostgresError::ReadOnly { place },
         // A wrong password, or a user that pg_hba.conf rejects.
         "28P01" | "28000" => PostgresError::Refused { place, detail },
         // `too_many_connections`.
         "53300" => PostgresError::NoConnectionLeft { place, detail },
+        // Has no code either: the text is that of rustls.
         _ if detail.contains("invalid peer certificate") => PostgresError::Untrusted { place, detail },
         _ => PostgresError::Unreachable { place, detail },
     })

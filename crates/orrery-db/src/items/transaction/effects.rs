@@ -50,7 +50,7 @@ impl Working<'_> {
         if self.keeps_history {
             self.record_begin(&item_key, &item, existing);
         }
-        // Last, because `place` has looked at whether the item was written before.
+        // After `place`, which looks whether the item was written before.
         self.writes.insert(item_key, Some(item.encode()));
         let charge = match effect {
             Effect::Replaced => cost::replace(new.body.len(), terms),

@@ -205,7 +205,7 @@ impl<'a> Working<'a> {
     /// Applies one action; a failed one changes nothing.
     pub(crate) fn run(&mut self, action: &Action, position: u16) -> ActionResult {
         let existing = self.load_existing(action.id.as_str());
-        // Before anything else: an item of another key must not even show in an error.
+        // First: the item at this place may belong to another key.
         if let Some(result) = self.foreign_key(action, existing.as_ref()) {
             return result;
         }

@@ -104,7 +104,7 @@ impl Lifecycle {
     pub(super) async fn remove_tombstones(&self, source: &Container) -> Result<()> {
         for partition in &source.partitions {
             let delete = || self.store.delete_range(partition.store, tombstone::all(), DELETE_AT_ONCE);
-            // In steps, so that the writes of the new container do not wait behind one large deletion.
+            // In steps, so that other writes do not wait behind one large deletion.
             while delete().await.map_err(store_failure)? == DELETE_AT_ONCE {
                 tokio::task::yield_now().await;
             }
