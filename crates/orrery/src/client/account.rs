@@ -59,6 +59,7 @@ impl Account {
 
     /// Reads `AccountEndpoint=…;AccountKey=…;`, in any order and case, or a bare endpoint.
     pub(crate) fn parse(text: &str) -> Result<Self, Failure> {
+        // A bare endpoint means an emulator, with its well-known key.
         if text.starts_with("http://") || text.starts_with("https://") {
             return Self::new(text, None);
         }

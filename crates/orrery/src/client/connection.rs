@@ -98,6 +98,7 @@ impl ConnectionPool {
                 outcome => return outcome,
             }
         }
+        // If packets are dropped, the system would try for minutes.
         let sender =
             timeout(CONNECT_TIME_MAX, self.connect()).await.map_err(|_| self.error(&"timed out"))??;
         self.exchange(sender, request).await
@@ -115,6 +116,7 @@ impl ConnectionPool {
         let exchange = async {
             let response = sender.send_request(request).await.map_err(|error| self.error(&error))?;
             let (head, body) = response.into_parts();
+            // More than any page has is a mistake of the server, and no reason to run out of memory.
             let body = Limited::new(body, RESPONSE_BYTES_MAX).collect().await;
             let body = body.map_err(|error| self.error(&error))?.to_bytes();
             Ok(Response { status: head.status.as_u16(), headers: head.headers, body })
@@ -182,6 +184,7 @@ impl ConnectionPool {
 }
 
 fn tls_config(trust: &CertificateTrust) -> Result<ClientConfig, Failure> {
+    // Named explicitly, because rustls does not guess where several providers are linked in.
     let provider = Arc::new(ring::default_provider());
     let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
         .with_safe_default_protocol_versions()

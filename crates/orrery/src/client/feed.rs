@@ -180,6 +180,7 @@ impl Client {
             return Ok(PageOutcome::RangeGone);
         }
         let response = response.accepted()?;
+        // Items stay text, so that numbers keep their spelling.
         let feed: Feed = serde_json::from_slice(&response.body).map_err(|error| {
             Failure::refused(format!("the server returned a page that cannot be parsed: {error}"))
         })?;

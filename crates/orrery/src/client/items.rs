@@ -44,6 +44,7 @@ impl Client {
             let item = super::accepted_json(response)?;
             return Ok(FoundItem { item, key: key.to_owned() });
         }
+        // Without its key the id has to be searched for in all partitions.
         let query = QueryText {
             text: "SELECT * FROM c WHERE c.id = @id".to_owned(),
             parameters: vec![("@id".to_owned(), Value::from(id))],
@@ -77,6 +78,7 @@ impl Client {
         if item.get("id").and_then(Value::as_str).is_none() {
             return Err(Failure::usage("an item is a JSON object with a string `id`"));
         }
+        // The server wants the key in a header, although the item has it too.
         let key = definition.extract(item).map_err(|error| Failure::refused(error.message))?.to_json();
         let mut request = Request::post(container.items_path(), item.to_exact_json())
             .with("x-ms-documentdb-partitionkey", &ascii_json(&key));

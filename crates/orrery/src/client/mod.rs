@@ -120,6 +120,7 @@ impl Client {
                         throttled_time += pause;
                         pause
                     }
+                    // The wait is too long or a retry cannot help, so the caller gets the response as it is.
                     None | Some(RetryDelay::Throttled(_)) => return outcome.map_err(Failure::refused),
                     Some(RetryDelay::Backoff(pause)) => {
                         retries += 1;
@@ -165,6 +166,7 @@ impl Client {
     }
 
     async fn send_once(&self, env: &dyn Env, request: &Request) -> Result<Response, RequestError> {
+        // Signed anew for each attempt, because the date is part of the signature.
         let date = print_date(env.now_seconds());
         let query = request.query.as_deref();
         let authorization =

@@ -90,10 +90,12 @@ impl Response {
     /// The server's error message, on one line.
     pub(crate) fn message(&self) -> String {
         let text = self.json().and_then(|body| Some(body.get("message")?.as_str()?.to_owned()));
+        // A body that is not JSON at least shows how it begins.
         let text = text.unwrap_or_else(|| String::from_utf8_lossy(&self.body).chars().take(300).collect());
         // The rest identifies the request, which the caller knows.
         let text = text.split("\r\nActivityId").next().unwrap_or_default();
         let text = text.strip_prefix("Message: ").unwrap_or(text);
+        // The service puts JSON into its message.
         let sentence = value::parse(text.trim().as_bytes()).ok().and_then(|errors| error_sentences(&errors));
         let text = sentence.as_deref().unwrap_or(text);
         match text.trim() {

@@ -157,7 +157,9 @@ async fn copy(
         if !backup.reuse(file) {
             copied = copy_file(&client, id, file, &mut backup, &mut pace, &progress).await;
         }
+        // Reused files count too, so that the bar reaches its end.
         progress.inc(file.bytes);
+        // The first failure ends the copy, but the checkpoint is still released below.
         if copied.is_err() {
             break;
         }

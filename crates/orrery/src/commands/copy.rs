@@ -73,6 +73,7 @@ pub(super) fn run(arguments: &CopyArguments, output: &mut impl Write) -> Result<
 async fn copy(arguments: &CopyArguments, output: &mut impl Write) -> Result<(), Failure> {
     let connect = |text: &str| {
         let client = arguments.trust.connect(Account::parse(text)?)?;
+        // Each side has the limit for itself.
         Ok::<_, Failure>(Arc::new(client.limited_to(arguments.pace.request_units)))
     };
     let (from, to) = (connect(&arguments.from)?, connect(&arguments.to)?);
@@ -241,6 +242,7 @@ impl Copier<'_> {
     async fn copy_container(&self, from: &ContainerPath, to: &ContainerPath) -> Result<(), Failure> {
         let original = RemoteContainer::require(&self.from, from).await?;
         let found = RemoteContainer::find(&self.to, to).await?;
+        // An existing container is written to as it is; its definition is not compared.
         let target = if let Some(target) = found {
             target
         } else {
@@ -275,6 +277,7 @@ impl Copier<'_> {
         let limits = BatchLimits { batch_items: self.arguments.write.batch, concurrency };
         let writer =
             ItemWriter::open(Arc::clone(&self.to), to, Arc::clone(&self.outcome), settle, &limits).await?;
+        // Bounded, so that reading does not run away from writing.
         let (sender, receiver) = mpsc::channel(PAGES_AHEAD);
         let reading = orrery_env::task::spawn("read", Arc::new(reader).read(positions, sender));
         let written = self.write_batches(receiver, writer, &target, &tracker).await;

@@ -86,6 +86,7 @@ async fn export(arguments: &ExportArguments, output: &mut impl Write) -> Result<
         };
         exporter.write_all(receiver).await
     };
+    // The exporter saves checkpoints itself, in step with the file.
     let result = supervise(&outcome, work, shown, || Ok(())).await;
     if let Err(failure) = result {
         outcome.stop_because(failure);
@@ -209,6 +210,7 @@ impl ExportFile {
             None => OpenOptions::new().write(true).create_new(true).open(path),
         }
         .map_err(failed)?;
+        // What was written after the checkpoint will be written again.
         if let Some(bytes) = written {
             if file.metadata().map_err(failed)?.len() < bytes {
                 return Err(Failure::refused(format!(

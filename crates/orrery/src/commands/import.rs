@@ -99,6 +99,7 @@ pub(super) fn run(arguments: &ImportArguments, output: &mut impl Write) -> Resul
 }
 
 async fn import(arguments: &ImportArguments, output: &mut impl Write) -> Result<(), Failure> {
+    // Names the server that is about to be changed, unless asked to be quiet.
     let client =
         if arguments.pace.quiet { arguments.server.connect() } else { arguments.server.connect_to_change() };
     let client = Arc::new(client?.limited_to(arguments.pace.request_units));
@@ -204,6 +205,7 @@ async fn open_container(
 /// Autoscale, because the container then costs a tenth of that when idle. At most what one physical partition serves:
 /// more would divide the container into partitions, which never merge automatically.
 fn fitting_throughput(input: &Input) -> Option<ProvisionedThroughput> {
+    // Standard input has no known size, so it gets as much as one partition serves.
     let Some(bytes) = input.bytes else { return Some(ProvisionedThroughput::Autoscale(PARTITION_UNITS_MAX)) };
     let bytes = if input.is_compressed { bytes.saturating_mul(COMPRESSION_RATIO) } else { bytes };
     let per_second = bytes / 1000 * UNITS_PER_KILOBYTE / FITTING_SECONDS;
@@ -272,6 +274,7 @@ fn read_ahead(
         let mut number = 0;
         let (mut records, mut bytes) = (Vec::new(), 0);
         for record in input.records {
+            // Counted from the start even if skipped: checkpoints and messages name records by number.
             number += 1;
             let record = match record {
                 Ok(record) => record,

@@ -207,6 +207,7 @@ pub(crate) fn run() -> Result<(), Failure> {
     let stdout = &mut std::io::stdout();
     let result = match cli.command {
         Command::Serve(arguments) => {
+            // They tell flags from variables, which `arguments` cannot.
             let matches = matches.subcommand_matches("serve").expect("the command is serve");
             serve::run(&arguments, matches)
         }

@@ -98,6 +98,7 @@ pub(super) fn open_certificate(
         TlsSettings::Off => return Ok(None),
         TlsSettings::Files { certificate, key } => certificate::load(certificate, key, policy),
         TlsSettings::Generated { names } => {
+            // The names by which clients on this machine and elsewhere may connect.
             let mut all: Vec<String> = LOCAL_NAMES.iter().map(|name| (*name).to_owned()).collect();
             // A wildcard address is not one that clients connect to.
             if !listen.ip().is_unspecified() {
@@ -118,6 +119,7 @@ pub(super) fn open_certificate(
 
 /// The host name of this machine, if a certificate can carry it.
 pub(super) fn host_name() -> Option<String> {
+    // Linux first; other systems may tell by the environment.
     let name = fs::read_to_string("/proc/sys/kernel/hostname")
         .ok()
         .or_else(|| std::env::var("HOSTNAME").ok())

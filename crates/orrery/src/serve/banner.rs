@@ -50,6 +50,7 @@ impl Banner<'_> {
     fn endpoint(&self) -> String {
         let (ip, port) = (self.address.ip(), self.address.port());
         let host = match ip {
+            // Nobody can connect to a wildcard address.
             _ if ip.is_unspecified() => host_name().unwrap_or_else(|| "localhost".to_owned()),
             IpAddr::V4(ip) => ip.to_string(),
             IpAddr::V6(ip) => format!("[{ip}]"),

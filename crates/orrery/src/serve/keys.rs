@@ -89,6 +89,7 @@ pub(super) fn choose(
         KeyHome::Process | KeyHome::Shared => None,
     };
     let well_known_allowed = well_known_allowed(&settings, address);
+    // Given, else the well-known one where it is allowed, else one beside the data, else one for this run.
     let (primary, origin) = match (settings.primary, directory) {
         (Some(key), _) if key.is_well_known() => (key, KeyOrigin::WellKnown),
         (Some(key), _) => (key, KeyOrigin::Given),
@@ -129,6 +130,7 @@ fn read_or_generate(path: &Path, env: &dyn Env) -> Result<(MasterKey, KeyOrigin)
         return Ok((key, KeyOrigin::Stored(path.to_owned())));
     }
     let key = MasterKey::generate(env);
+    // Stored before it is used, because clients that got it must get in after a restart.
     store_key(path, &key).map_err(|error| {
         Failure::refused(format!("the key file {} cannot be written: {error}", path.display()))
     })?;

@@ -113,6 +113,7 @@ fn start_log(settings: &LogSettings) -> Result<(), Failure> {
 }
 
 async fn serve(mut settings: Settings, output: Output, started: Instant) -> Result<(), Failure> {
+    // Tests may move this clock.
     let clock = settings.test_controls.then(|| Arc::new(MovableClock::default()));
     let env: Arc<dyn Env> = match &clock {
         Some(clock) => Arc::clone(clock) as Arc<dyn Env>,
@@ -195,6 +196,7 @@ async fn serve(mut settings: Settings, output: Output, started: Instant) -> Resu
     }
     let tls = certificate.map(|certificate| certificate.tls);
     let direct_port = direct.as_ref().map(|(_, endpoint)| endpoint.port);
+    // Without TLS there is no direct mode; `settings` has checked it.
     let direct_server = direct.zip(tls.clone()).map(|((listener, _), tls)| {
         let server = DirectServer {
             gateway: Arc::clone(&gateway),
@@ -236,6 +238,7 @@ async fn serve(mut settings: Settings, output: Output, started: Instant) -> Resu
         gateway_v2_port,
         ready_after: monotonic::elapsed(started),
     };
+    // The ports are open, so clients may connect from now on.
     announce(&match output {
         Output::Text => banner.text(),
         Output::Json => banner.json(),

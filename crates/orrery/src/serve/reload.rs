@@ -19,6 +19,7 @@ pub(super) fn follow(
 ) -> Result<(), Failure> {
     let mut signal = HangUp::register()
         .map_err(|error| Failure::internal(format!("signals cannot be handled: {error}")))?;
+    // Missing files are noted too, since they may appear later.
     let mut seen = (modified(&certificate), modified(&key));
     orrery_env::task::spawn("certificate files", async move {
         loop {

@@ -51,11 +51,13 @@ pub(super) async fn load(
     data_directory: Option<&Path>,
 ) -> Result<(), Failure> {
     let (databases, seeds) = scan(directory)?;
+    // A database without containers is created as well.
     for name in &databases {
         create_database(database, name).await?;
     }
     let mut ledger = SeedLedger::read(data_directory);
     for ((database_name, container), seed) in &seeds {
+        // Before the ledger is asked, because that knows the container by its RID.
         create_container(database, database_name, container, seed.definition.as_deref()).await?;
         let Some(path) = &seed.data else { continue };
         let catalog = database.catalog();

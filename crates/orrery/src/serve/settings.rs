@@ -482,6 +482,7 @@ fn resolve_consistency(
             ))
         })?,
     };
+    // Without that level they would be ignored, which is most likely a mistake.
     if level != ConsistencyLevel::BoundedStaleness && (prefix.is_some() || seconds.is_some()) {
         return Err(Failure::usage(
             "max-staleness-prefix and max-staleness-seconds need the default consistency bounded-staleness",
@@ -519,6 +520,7 @@ fn resolve_log(
     megabytes: Option<u64>,
     files: Option<u32>,
 ) -> Result<LogSettings, Failure> {
+    // Likewise, without a file these would have no effect.
     if file.is_none() && (megabytes.is_some() || files.is_some()) {
         return Err(Failure::usage("log-file-mb and log-files need log-file"));
     }
@@ -615,6 +617,7 @@ fn parse_advertised(text: &str) -> Result<String, Failure> {
     let is_http = matches!(uri.scheme_str(), Some("http" | "https"));
     let authority =
         uri.authority().filter(|authority| !authority.as_str().contains('@')).ok_or_else(wrong)?;
+    // Clients append their own paths, so one that is given here would be lost.
     if !is_http || !matches!(uri.path(), "" | "/") || uri.query().is_some() {
         return Err(wrong());
     }

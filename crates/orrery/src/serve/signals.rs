@@ -64,6 +64,7 @@ impl StopSignals {
         tracing::info!("stopping: waiting for requests in flight");
         // The server may have stopped already; ignore a closed channel.
         stop.send(()).ok();
+        // From here on nothing may keep the process alive beyond this time.
         tokio::select! {
             () = self.next() => {
                 tracing::warn!("stopped at once by a second signal");

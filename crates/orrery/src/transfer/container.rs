@@ -77,6 +77,7 @@ impl RemoteContainer {
             request = throughput.add_to(request);
         }
         accepted_or_exists(client.send(&SystemEnv, &request).await?)?;
+        // Read back: the server may have added defaults, and another client may have been first.
         Self::require(client, path).await
     }
 

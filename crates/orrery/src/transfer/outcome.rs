@@ -94,6 +94,7 @@ impl Outcome {
         let mut reasons = self.failure_kinds.lock();
         let key = (failed.status, failed.substatus, kind);
         let key = if reasons.len() >= FAILURE_KINDS_MAX && !reasons.contains_key(&key) {
+            // Beyond the bound, one more kind stands for all others.
             (0, 0, String::new())
         } else {
             key
@@ -104,6 +105,7 @@ impl Outcome {
             text: failed.reason.to_owned(),
         });
         reason.count += 1;
+        // The file is written without holding the counters.
         drop(reasons);
         if let Some(file) = &self.failures_file {
             let line = failure_line(failed);

@@ -183,6 +183,7 @@ impl ContainerReader {
             // This position counts only once all items of the page are settled.
             let after = LanePosition { lane: lane.clone(), finished };
             let ticket = self.tracker.begin(number, page.items.len(), after);
+            // Without a receiver the transfer has ended.
             if batches.send(ItemBatch { ticket, items: page.items }).await.is_err() || finished {
                 return Ok(Vec::new());
             }

@@ -54,6 +54,7 @@ pub(crate) async fn supervise<T>(
 }
 
 async fn stop_signal() {
+    // SIGTERM as well as Ctrl-C, because service managers send it.
     #[cfg(unix)]
     {
         use tokio::signal::unix::{SignalKind, signal};

@@ -65,6 +65,7 @@ impl<P: Clone> Tracker<P> {
         let state = lanes.get_mut(&lane).expect("a chunk is opened only in a lane that was added");
         let chunk = state.first + state.open.len() as u64;
         state.open.push_back(OpenChunk { records_left: records, position_after });
+        // A chunk without records is done at once.
         state.advance();
         drop(lanes);
         self.changed.notify_waiters();
@@ -94,6 +95,7 @@ impl<P: Clone> Tracker<P> {
     /// Waits until a lane has no open chunks.
     pub(crate) async fn drained(&self, lane: u64) {
         loop {
+            // Registered before the check, so that no change is missed in between.
             let changed = self.changed.notified();
             if self.lanes.lock().get(&lane).is_none_or(|state| state.open.is_empty()) {
                 return;

@@ -136,6 +136,7 @@ impl ItemWriter {
 
     /// Sends all incomplete batches.
     pub(crate) async fn flush(&mut self) {
+        // Listed first, because flushing changes the map.
         let ranges: Vec<usize> = self.waiting.keys().copied().collect();
         for range in ranges {
             self.flush_range(range).await;
@@ -183,6 +184,7 @@ enum NextStep {
 
 impl Shared {
     async fn write_all(&self, items: Vec<PendingItem>) {
+        // A stack: what has to be repeated or divided comes before the rest.
         let mut queue = vec![items];
         let mut retries = 0;
         while let Some(items) = queue.pop() {

@@ -103,6 +103,7 @@ impl MergedGroup {
     pub(super) fn add(&mut self, payload: &Value) {
         match self {
             Self::Value(Ok(merged)) => add_listed(merged, payload),
+            // A key is the same in all rows of its group.
             Self::Value(Err(_)) => {}
             Self::Object(members) => {
                 for (alias, member) in members {

@@ -190,6 +190,7 @@ impl MergedRows {
         if info.is_grouped() {
             return merge_groups(info, &rows);
         }
+        // The sort is stable: ties stay in partition order.
         rows.sort_by(|left, right| compare_rows(&info.order_by, left, right));
         Ok(rows.into_iter().map(payload).collect())
     }
@@ -226,6 +227,7 @@ fn new_group(info: &QueryInfo, payload: &Value) -> Result<MergedGroup, Failure> 
             name.or_else(|| info.group_by_alias_to_aggregate_type.values().find_map(|name| name.as_str()));
         return Ok(MergedGroup::Value(match name {
             Some(name) => Ok(aggregate(name)?),
+            // Not an aggregate but a key, which is kept as it is.
             None => Err(payload.clone()),
         }));
     }

@@ -52,6 +52,7 @@ impl QueryText {
     }
 
     fn missing_parameter(&self) -> Option<&str> {
+        // By the lexer, so that an @ in a string or comment does not count.
         let used = tokens(&self.text).into_iter().filter(|token| token.kind == TokenKind::Parameter);
         let mut names = used.map(|token| token.span.of(&self.text));
         names.find(|name| !self.parameters.iter().any(|(known, _)| known == name))

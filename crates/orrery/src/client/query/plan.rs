@@ -99,6 +99,7 @@ impl QueryPlan {
         let answer: Answer = serde_json::from_slice(&response.body).map_err(|error| {
             Failure::refused(format!("the server returned a query plan that cannot be parsed: {error}"))
         })?;
+        // The plan of a ranked search has another form, which is not merged here.
         let Some(info) = answer.query_info else {
             return Err(Failure::refused(
                 "this server leaves the ranking of full-text and hybrid searches over several partitions to the SDKs; \

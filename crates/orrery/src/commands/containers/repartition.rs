@@ -83,6 +83,7 @@ pub(super) fn run(arguments: &RepartitionArguments) -> Result<String, Failure> {
         }
         server.change("/_orrery/repartition", body)?
     };
+    // The server continues without this command, which only watches.
     let wait = !arguments.status && !arguments.no_wait;
     while wait && !is_over(&progress) {
         show_progress(rows, &progress);

@@ -137,6 +137,7 @@ pub(super) fn create(arguments: &CreateArguments) -> Result<String, Failure> {
             _ => return Err(Failure::usage("the definition is not a JSON object")),
         },
     };
+    // The id of the command line replaces that of the definition.
     definition.set("id", Value::from(path.container.as_str()));
     if !arguments.partition_key.is_empty() || definition.get("partitionKey").is_none() {
         let paths: Vec<&str> = arguments.partition_key.iter().map(String::as_str).collect();

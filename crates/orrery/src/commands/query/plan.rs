@@ -56,6 +56,7 @@ fn policies(line: &Value) -> Result<Policies, String> {
     for embedding in listed {
         let text = |name: &str| embedding.get(name).and_then(Value::as_str);
         let path = text("path").ok_or("a vector embedding has no path")?;
+        // Cosine is the default, as in policies.
         let name = text("distanceFunction").unwrap_or("cosine");
         let function = DistanceFunction::parse(name);
         let function = function.ok_or_else(|| format!("unknown distance function `{name}`"))?;

@@ -47,6 +47,7 @@ pub(super) fn run(arguments: &ShellArguments) -> Result<(), Failure> {
     if let Some(account) = &arguments.account {
         server.connection = Some(account.clone());
     }
+    // With either end in a pipe it is a script.
     let is_interactive = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
     let mut session = Session::open(server, is_interactive, arguments.output)?;
     if is_interactive {

@@ -52,6 +52,7 @@ impl Prompt {
     }
 
     pub(super) fn read(&mut self, session: &mut Session) -> Result<Input, Failure> {
+        // Copied into the editor only when they have changed.
         if let Some(helper) = self.editor.helper_mut()
             && let Some(names) = session.changed_names()
         {

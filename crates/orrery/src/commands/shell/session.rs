@@ -150,6 +150,7 @@ impl Session {
             Statement::Explain(text) => self.explain(&text)?,
             Statement::Partitions => self.partitions()?,
             Statement::Schema => {
+                // Fails if no container is in use.
                 self.container()?;
                 self.print(&(self.properties.join("\n") + "\n"))?;
             }
@@ -157,6 +158,7 @@ impl Session {
                 let mut arguments: import::ImportArguments = self.transfer_arguments(&file)?;
                 arguments.server = self.server.clone();
                 import::run(&arguments, &mut std::io::stdout())?;
+                // The imported items may have new properties.
                 self.sample()?;
             }
             Statement::Export(file) => {
@@ -279,6 +281,7 @@ impl Session {
         properties.sort();
         properties.dedup();
         self.properties = properties;
+        // Scripts complete nothing.
         if self.is_interactive {
             self.learn_names()?;
         }
@@ -411,6 +414,7 @@ impl Session {
 
     /// The query metrics, which every endpoint returns.
     fn print_metrics(&self, path: &ContainerPath, query: &QueryText) -> Result<(), Failure> {
+        // Metrics come page by page; this asks for the first.
         let mut request = query.request(path).with("x-ms-documentdb-populatequerymetrics", "True");
         if let Some(key) = &self.key {
             request = request.with("x-ms-documentdb-partitionkey", &crate::client::ascii_json(key));

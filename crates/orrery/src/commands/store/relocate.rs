@@ -93,6 +93,7 @@ async fn open(location: &str, is_target: bool) -> Result<Arc<dyn PartitionStore>
 }
 
 async fn move_all(source: &dyn PartitionStore, target: &dyn PartitionStore) -> Result<MoveTotals, Failure> {
+    // Nothing is written before all of these checks.
     if is_marked(target).await.map_err(Failure::refused)? {
         return Err(Failure::refused(
             "the target holds part of a move that did not finish: remove its directory or drop its schema, then move again",

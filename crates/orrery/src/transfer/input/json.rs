@@ -135,6 +135,7 @@ impl<R: BufRead> JsonElements<R> {
             }
         }
         let next = self.peek()?;
+        // After an element only a comma or the closing bracket may follow.
         let next = match (self.state, next) {
             (ParserState::AfterElement, Some(b',')) => {
                 self.reader.consume(1);
@@ -150,6 +151,7 @@ impl<R: BufRead> JsonElements<R> {
             (ParserState::Ended, _) | (ParserState::Concatenated, None) => Ok(None),
             (ParserState::InArray | ParserState::AfterElement, Some(b']')) => {
                 self.reader.consume(1);
+                // Anything behind the array is a mistake, such as a second array.
                 if let Some(byte) = self.peek()? {
                     return Err(broken(&format!("unexpected '{}' after the array", byte.escape_ascii())));
                 }

@@ -87,6 +87,7 @@ impl Input {
         let counted = CountingReader { source, bytes_read: Arc::clone(&bytes_read) };
         let (mut reader, is_compressed) = decompress(counted).map_err(failed)?;
         let format = match format {
+            // Only CSV has column names to be given.
             InputFormat::Auto if csv.columns.is_some() => InputFormat::Csv,
             InputFormat::Auto => {
                 detect(path, &mut *reader, csv.delimiter).map_err(failed)?.ok_or_else(|| {
@@ -115,6 +116,7 @@ fn detect(path: &Path, reader: &mut dyn BufRead, delimiter: u8) -> io::Result<Op
         Some("json") => return Ok(Some(InputFormat::Json)),
         _ => {}
     }
+    // Looking at the buffer takes nothing from the reader.
     let start = json::strip_mark(reader.fill_buf()?);
     Ok(match start.iter().find(|byte| !byte.is_ascii_whitespace()) {
         Some(b'[') => Some(InputFormat::Json),
