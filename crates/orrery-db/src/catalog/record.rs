@@ -105,8 +105,8 @@ struct RepartitionRecord {
 
 #[derive(Serialize, Deserialize)]
 struct FormerRecord {
-    // Effective keys as text, in hexadecimal.
     range_id: u32,
+    // Effective keys as text, in hexadecimal.
     min: String,
     max: String,
     until: u64,
@@ -115,7 +115,6 @@ struct FormerRecord {
 #[derive(Serialize, Deserialize)]
 struct ReshapingRecord {
     parents: Vec<u32>,
-    // The name of an earlier version; in memory it is `PendingPartition`.
     children: Vec<NewbornRecord>,
 }
 
@@ -449,6 +448,7 @@ fn add_container(catalog: &mut Catalog, record: ContainerRecord) -> Result<(), D
     let definition = ContainerDefinition::from_stored(&value::parse(record.definition.get().as_bytes())?)?;
     let database = catalog.database_by_rid(rid.database()).ok_or("its database is missing")?;
     let database_id = database.id.clone();
+    // In range order, as they were written; `put_container` has checked that.
     let mut partitions = Vec::with_capacity(record.partitions.len());
     for partition in record.partitions {
         partitions.push(Partition {
@@ -496,6 +496,7 @@ fn add_container(catalog: &mut Catalog, record: ContainerRecord) -> Result<(), D
             until: gone.until,
         });
     }
+    // Parsed from the definition; the record only adds whether its items were verified.
     let synthetic = super::SyntheticPolicy::of(&definition, record.synthetic_routes)?;
     let repartition = match record.repartition {
         None => None,

@@ -100,6 +100,7 @@ impl Items {
         let outcome = self.run_transaction(receipt, &container, key, actions).await?;
         receipt.add(outcome.results.iter().map(|result| result.charge).sum());
         if outcome.failed {
+            // Results end with the operation that failed; those behind it were not decided.
             let at = outcome.results.len() - 1;
             let mut results = outcome.results;
             let last = results.pop().expect("a failed transaction has a failed action");
@@ -154,6 +155,7 @@ impl Items {
         };
         let mut results = Vec::with_capacity(operations.len());
         for (own, result) in runs {
+            // The response has one session token for all, so every partition that took part is joined.
             for served in &own.served {
                 if let Ok(partition) = container.partition(served.range_id) {
                     receipt.served_by(partition, served.lsn);
@@ -166,6 +168,7 @@ impl Items {
             receipt.add(result.charge);
             results.push(result);
         }
+        // Skipped operations are reported like those of a failed transaction.
         let undone = BatchResult { outcome: BatchOutcome::FailedDependency, charge: Charge::ZERO };
         results.resize(operations.len(), undone);
         Ok(results)

@@ -139,7 +139,7 @@ impl Budgets {
         for (place, account) in self.accounts.read().iter() {
             let rate = account.rate.load(Ordering::Acquire).saturating_mul(100);
             let part = share(place.number(), rate);
-            // Only a changed share is applied: setting the rate disturbs the running second.
+            // Only a changed share is applied, which locks the budget.
             if account.share.swap(part, Ordering::AcqRel) != part {
                 account.apply_rate();
             }
@@ -351,6 +351,7 @@ impl Partitions {
         account.demand.fetch_add(100, Ordering::Relaxed);
         let at_ms = self.env.now_ms();
         ledger.throttled(at_ms.div_euclid(1000), receipt.key.as_deref());
+        // Counted where operators look for the cause: in the ledger, in the heat and in the list of events.
         let key_share_percent = account.heat.throttled(at_ms.div_euclid(1000), receipt.key.as_deref());
         self.budgets.events.push(ThrottleEvent {
             at_ms,

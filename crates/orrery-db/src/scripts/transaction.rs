@@ -101,6 +101,7 @@ impl Scripts {
             Some(name) => self.trigger(container, name, time, operation_name(kind)).map(Some),
             None => Ok(None),
         };
+        // Both triggers are looked up before anything runs, so that a wrong name has no effect.
         let task = Task::Write(WriteTask {
             kind,
             id,

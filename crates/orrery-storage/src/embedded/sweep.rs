@@ -248,6 +248,7 @@ impl Sweeper {
             Err(fault @ tree::TreeError::Damaged(_)) => {
                 let error = shared.explain(fault);
                 tracing::warn!(%error, slot = slot.0, "cannot remove the entries of a destroyed partition");
+                // Not tried again until the next start; otherwise every step would fail on it.
                 self.unreadable.insert(slot.0);
                 Ok(None)
             }

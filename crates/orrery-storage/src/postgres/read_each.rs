@@ -91,6 +91,7 @@ async fn together(shared: &Arc<Shared>, reads: &[(PartitionRef, ReadRequest)]) -
 async fn query(session: &Session, reads: &[(PartitionRef, ReadRequest)]) -> Result<Found, ServerError> {
     let (mut get_numbers, mut get_parts, mut get_keys) = (Vec::new(), Vec::new(), Vec::new());
     let (mut forward, mut backward) = (Scans::default(), Scans::default());
+    // Each read has a number, by which its rows are recognised in the one answer.
     for (number, (partition, request)) in (0_i32..).zip(reads) {
         match request {
             ReadRequest::Get(keys) => {
@@ -127,6 +128,7 @@ async fn query(session: &Session, reads: &[(PartitionRef, ReadRequest)]) -> Resu
     for row in &rows {
         let number = usize::try_from(row.get::<_, i32>(0)).unwrap_or(usize::MAX);
         let Some(answer) = answers.get_mut(number) else { continue };
+        // A negative epoch, of a partition that is being destroyed, leaves no head.
         answer.head = u64::try_from(row.get::<_, i64>(1)).ok().map(|epoch| (epoch, row.get::<_, i64>(2)));
         if let Some(stored) = row.get::<_, Option<&[u8]>>(3) {
             let value = row.get::<_, Option<&[u8]>>(4).map(Bytes::copy_from_slice);

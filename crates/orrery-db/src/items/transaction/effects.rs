@@ -211,6 +211,7 @@ impl Working<'_> {
         self.remove_references(&existing.item, value.as_ref(), &id);
         self.writes.insert(item_key, None);
         self.writes.insert(keys::rid(existing.item.ordinal), None);
+        // Computed again from the body, because nothing reads entries before it deletes them.
         let entries = self.index_entries(Some(&existing.item), value.as_ref(), &id);
         self.write_index(entries.keys, None);
         if existing.counted {

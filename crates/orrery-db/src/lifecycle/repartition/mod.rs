@@ -397,11 +397,14 @@ impl Lifecycle {
         let usage = self.container_usage(&source.database_id, source.definition.id.as_str()).await?;
         let items = usage.iter().map(|(_, usage)| usage.items).sum();
         self.repartitions.update(path, |status| status.items = items);
+        // Step 2: copy everything, from the recorded positions on.
         follower.catch_up().await?;
         self.repartitions.update(path, |status| status.phase = "verifying");
+        // Step 3: compare while writes continue; what changes meanwhile is looked at again in step 4.
         let mut verified = verify::Verification::pass(self, &mut follower).await?;
         follower.catch_up().await?;
         self.repartitions.update(path, |status| status.phase = "switching");
+        // Step 4: from here to the catalog change, writers wait.
         self.freeze(run).await?;
         follower.follow_to_the_end().await?;
         verified.finish(self, &follower).await?;

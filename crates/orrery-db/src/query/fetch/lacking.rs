@@ -137,6 +137,7 @@ impl Reader<'_> {
             let scan = Scan::forward(range.clone(), FETCH_ITEMS);
             let page = self.read(receipt, partition, ReadRequest::Scan(scan)).await?;
             advance(&mut range, &page, orrery_storage::Direction::Forward);
+            // Only with the last page: before it there may be changes that have not been looked at.
             if !page.more {
                 known.lsn = page.lsn.max(known.lsn);
             }
