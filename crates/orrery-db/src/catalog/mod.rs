@@ -429,8 +429,7 @@ impl Container {
 
     /// The partition that owns this effective key.
     pub fn partition_of(&self, effective: &EffectiveKey) -> &Partition {
-        // The partitions are sorted by their minimum, so the owner is the last one that starts at or before the
-        // key.
+        // The partitions are sorted by their minimum, so the owner is the last one that starts at or before the key.
         let after = self.partitions.partition_point(|partition| partition.range.min <= *effective);
         // The first range starts at the minimum, so there is always a preceding one.
         &self.partitions[after.saturating_sub(1)]

@@ -321,8 +321,8 @@ fn load_generation(
     record: &GenerationRecord,
     definition: &ContainerDefinition,
 ) -> Result<Arc<Generation>, Detail> {
-    // Stored with the generation and not taken from the definition: while a new index is built, both policies are
-    // in use.
+    // Stored with the generation and not taken from the definition: while a new index is
+    // built, both policies are in use.
     let policy = value::parse(record.policy.get().as_bytes())?;
     let policy = policy.as_object().ok_or("an indexing policy is not an object")?;
     let policy = IndexingPolicy::parse(policy, &definition.vector_embeddings)?;
@@ -397,8 +397,8 @@ pub(super) fn load(entries: &[(Vec<u8>, Vec<u8>)]) -> Result<Catalog, RecordErro
     // Owners before what they own.
     // A record whose owner is missing is an error below, so the order is part of the format's rules.
     for kind in [&b"d/"[..], b"c/", b"u/", b"k/", b"o/", b"s/", VERSION_KEY, ACCOUNT_KEY] {
-        // Few entries per kind, and only at start or after a change elsewhere: scanning the list for each kind is
-        // cheap enough.
+        // Few entries per kind, and only at start or after a change elsewhere: scanning the list
+        // for each kind is cheap enough.
         for (key, value) in entries.iter().filter(|(key, _)| key.starts_with(kind)) {
             add(&mut catalog, kind, value).map_err(|detail| RecordError {
                 key: String::from_utf8_lossy(key).into_owned(),

@@ -61,8 +61,8 @@ impl CatalogStore {
             changes: Mutex::new(()),
         };
         this.reload().await?;
-        // An empty store. The secret is random and stored, so that tokens survive restarts and are valid on every
-        // server.
+        // An empty store. The secret is random and stored, so that tokens survive restarts
+        // and are valid on every server.
         if this.snapshot().version == 0 {
             let mut secret = [0; 32];
             this.env.fill_random(&mut secret);
@@ -133,8 +133,8 @@ impl CatalogStore {
 
     /// Chooses numbers for partitions that will be used together with others.
     pub(crate) async fn choose_numbers(&self, count: usize, beside: Vec<PartitionId>) -> Result<NewNumbers> {
-        // Asked outside of the change, because it may take a round trip; `new_partition` checks what has happened
-        // since.
+        // Asked outside of the change, because it may take a round trip; `new_partition`
+        // checks what has happened since.
         let from = self.snapshot().next_partition;
         let numbers = self.store.choose_ids(from, count, beside).await.map_err(store_failure)?;
         Ok(NewNumbers(numbers.into()))
@@ -178,8 +178,8 @@ impl CatalogStore {
         }
         let catalog = record::load(&entries).map_err(|error| Error::internal(error.to_string()))?;
         self.current.store(Arc::new(catalog));
-        // After the catalog: in between, a reader sees a newer catalog with an older LSN and at most reloads once
-        // more.
+        // After the catalog: in between, a reader sees a newer catalog with an older LSN
+        // and at most reloads once more.
         self.known_lsn.store(lsn, Ordering::Release);
         Ok(())
     }
@@ -194,8 +194,8 @@ impl Change {
     /// The number of a new physical partition: the chosen one, unless it has been overtaken meanwhile.
     pub(crate) fn new_partition(&mut self, numbers: &mut NewNumbers) -> PartitionRef {
         let next = self.catalog.next_partition;
-        // A number below `next` was taken by another change in the meantime; then its place on the cluster is left
-        // to chance.
+        // A number below `next` was taken by another change in the meantime; then its place on
+        // the cluster is left to chance.
         let id = numbers.0.pop_front().filter(|id| id.0 >= next).unwrap_or(PartitionId(next));
         self.catalog.next_partition = id.0 + 1;
         PartitionRef { id, epoch: 0 }
@@ -306,8 +306,8 @@ impl Op for CatalogWrite {
         if version != self.expected_version {
             return Decision::Reject(false);
         }
-        // A change may write a record more than once, and the store accepts a key once per commit: the last value
-        // counts.
+        // A change may write a record more than once, and the store accepts a key once per
+        // commit: the last value counts.
         let mut last: std::collections::BTreeMap<&Key, Option<&Vec<u8>>> = std::collections::BTreeMap::new();
         for (key, value) in &self.writes {
             last.insert(key, value.as_ref());

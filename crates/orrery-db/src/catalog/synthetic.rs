@@ -51,8 +51,8 @@ impl SyntheticPolicy {
     /// Rejects an item whose key does not follow from its properties.
     pub(crate) fn check(&self, value: &Value, key: &PartitionKey) -> Result<()> {
         let made =
-            // Not random here: an item that carries its key needs none, and a decision must come out the same each
-            // time.
+            // Not random here: an item that carries its key needs none, and a decision
+            // must come out the same each time.
             self.definition.key_of(&Properties(value), &mut Fixed(0)).map_err(|error| refused(&error))?;
         if parts(&made) == key.0 {
             return Ok(());

@@ -60,8 +60,7 @@ impl Indexes {
     pub(crate) async fn rebuild_index(&self, container: &Arc<Container>) -> Result<()> {
         let Some(building) = container.index.building.clone() else { return Ok(()) };
         self.index_rebuilds.set(container.rid, 0);
-        // From here on every write adds the entries of the new generation, so the scan only has to find older
-        // items.
+        // From here on every write adds the entries of the new generation, so the scan only has to find older items.
         self.fence_writers(container).await?;
         let parts = container.partitions.len().max(1);
         for (at, partition) in container.partitions.iter().enumerate() {

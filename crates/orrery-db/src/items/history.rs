@@ -50,8 +50,7 @@ impl Items {
     pub(crate) async fn history_floor(&self, partition: &Partition) -> Result<Option<Lsn>> {
         let scan = ReadRequest::Scan(Scan::forward(keys::history_marks(), usize::from(u16::MAX)));
         let page = self.store.read(partition.store, scan).await.map_err(store_failure)?;
-        // The highest counts: after a merge each sequence has a mark, and the history is complete only where all
-        // are.
+        // The highest counts: after a merge each sequence has a mark, and the history is complete only where all are.
         Ok(page.entries.iter().map(|entry| number(&entry.value)).max())
     }
 
@@ -138,8 +137,8 @@ impl Items {
             let old: Vec<Key> = page
                 .entries
                 .into_iter()
-                // Versions are in the order of their writes, so the old ones are in front. One that cannot be
-                // decoded goes too.
+                // Versions are in the order of their writes, so the old ones are in front. One
+                // that cannot be decoded goes too.
                 .take_while(|entry| {
                     Version::decode(&entry.value).is_none_or(|version| version.timestamp < before)
                 })

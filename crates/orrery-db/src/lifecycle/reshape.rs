@@ -110,8 +110,7 @@ impl Lifecycle {
         let mut sources: Vec<(Source, Key)> = Vec::with_capacity(parents.len());
         let mut numbering = 0;
         for parent in parents {
-            // Marked before anything is copied: whatever is written from now on is either in the copy or in the
-            // log.
+            // Marked before anything is copied: whatever is written from now on is either in the copy or in the log.
             let marked = self.mark_split(parent.store, true).await?;
             sources.push((Source { store: parent.store, numbering }, split_log::position_after(marked)));
             numbering += parent.numberings;
@@ -141,8 +140,7 @@ impl Lifecycle {
         for (source, followed) in &mut sources {
             while copy.follow(source, followed).await? > 0 {}
         }
-        // Raises the children to the highest LSN of the parents, so that positions and session tokens never go
-        // back.
+        // Raises the children to the highest LSN of the parents, so that positions and session tokens never go back.
         for child in &reshaping.children {
             self.store.create(child.store.id, last).await.map_err(store_failure)?;
         }

@@ -284,8 +284,8 @@ impl Partitions {
         let bucket = bucket.map(|number| (Arc::clone(&known.buckets), number - 1));
         if self.options.throttle && !receipt.context().is_own_work {
             let now_ms = self.env.now_ms();
-            // The bucket first: it is the narrower limit, and a request refused there must not count against the
-            // partition.
+            // The bucket first: it is the narrower limit, and a request refused there must
+            // not count against the partition.
             let admitted = match &bucket {
                 Some((buckets, at)) => buckets[*at].admit(now_ms, Priority::High).map_err(|throttled| {
                     let number = u8::try_from(at + 1).unwrap_or(u8::MAX);

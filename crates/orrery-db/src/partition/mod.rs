@@ -117,8 +117,7 @@ impl Partitions {
         // At once: a new container must not find the budget of an old partition.
         self.forget_partitions(&partitions);
         let partitions_of = Arc::clone(self);
-        // Destroying may take long, and its failure does not concern the request: the catalog no longer names
-        // them.
+        // Destroying may take long, and its failure does not concern the request: the catalog no longer names them.
         task::spawn("destroy partitions", async move {
             for partition in partitions {
                 if let Err(error) = partitions_of.store.destroy(partition).await {

@@ -101,8 +101,8 @@ impl Queries {
         let prepared = Prepared::of(request, &container.definition)?;
         // Which keys can match; everything below reads only those.
         let windows = Windows::find(container, options, &prepared.program)?;
-        // Before anything is read: writes of other processes under a newer index may lack the entries that this
-        // view looks for.
+        // Before anything is read: writes of other processes under a newer index may lack the
+        // entries that this view looks for.
         self.check_index_view(container, &windows.ranges).await?;
         Self::refuse_what_clients_merge(container, options, request, &prepared, &windows)?;
         // The token must be of this query; a position that is not is a 400.

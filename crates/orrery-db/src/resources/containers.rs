@@ -78,8 +78,8 @@ impl Resources {
         let synthetic = SyntheticPolicy::of(&definition, true)?;
         let owner = catalog.database(database)?;
         check_can_create(owner, &definition)?;
-        // As in the service: without throughput of its own it shares the database's, if that has any, and gets the
-        // default otherwise.
+        // As in the service: without throughput of its own it shares the database's, if that has any,
+        // and gets the default otherwise.
         let shares = throughput.is_none() && catalog.offer_of(OfferOwner::Database(owner.rid)).is_some();
         let own_throughput = throughput.or((!shares).then_some(DEFAULT_THROUGHPUT));
         let count = self.options.partitions_at_creation;
@@ -145,8 +145,7 @@ impl Resources {
             change.put_account();
             Ok(partitions)
         });
-        // Numbers are taken in a change of their own: a crash afterwards wastes them, but never gives one away
-        // twice.
+        // Numbers are taken in a change of their own: a crash afterwards wastes them, but never gives one away twice.
         let partitions = numbers.await?;
         for partition in &partitions {
             self.store.create(partition.id, lsn).await.map_err(store_failure)?;

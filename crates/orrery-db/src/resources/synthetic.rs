@@ -67,8 +67,8 @@ impl Resources {
                         let synthetic = SyntheticPolicy::of(&current.definition, true)?;
                         Container { synthetic, ..Container::clone(&current) }
                     }
-                    // Back to the definition from before, under a new etag, because clients may have seen the
-                    // other one.
+                    // Back to the definition from before, under a new etag, because
+                    // clients may have seen the other one.
                     Err(_) => Container {
                         definition: before.definition.clone(),
                         synthetic: before.synthetic.clone(),

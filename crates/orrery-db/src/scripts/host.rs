@@ -117,8 +117,7 @@ impl Session<'_> {
         let mut fatal = None;
         loop {
             tokio::select! {
-                // In this order: an operation that the script has asked for before it ended must still be carried
-                // out.
+                // In this order: an operation that the script has asked for before it ended must still be carried out.
                 biased;
                 Some(asked) = asking.recv() => {
                     let answered = self.answer(receipt, &asked.operation, &asked.payload).await;

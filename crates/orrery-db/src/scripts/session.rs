@@ -100,8 +100,7 @@ impl<'a> Session<'a> {
             logical_partition_bytes_max: database.options.logical_partition_bytes_max,
             actions: Arc::default(),
             entries: Vec::new(),
-            // The commit compares `read_at` with the counters as they are then, which detects any write in
-            // between.
+            // The commit compares `read_at` with the counters as they are then, which detects any write in between.
             script: Some(ScriptStamp { read_at: statistics.written_at, seed: env.random_u64() }),
         };
         Ok(Self {

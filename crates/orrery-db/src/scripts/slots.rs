@@ -73,8 +73,7 @@ impl ScriptSlots {
         if !self.is_slow(script) {
             return Ok(ScriptSlot { _place: place, _slow: None });
         }
-        // Given back while it waits for its turn among the slow ones, or they would hold slots that others could
-        // use.
+        // Given back while it waits for its turn among the slow ones, or they would hold slots that others could use.
         drop(place);
         let slow = acquire(&self.slow).await?;
         // In this order everywhere: whoever holds a slow slot waits for a normal one, never the other way round.

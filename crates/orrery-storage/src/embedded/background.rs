@@ -176,8 +176,8 @@ pub(super) fn run_flusher(shared: &Arc<Shared>) {
             }
             // A memtable is sealed before its journal is queued, so the flush has covered all `count` of them.
             for _ in 0..count {
-                // Read and removed separately: if deleting fails, the journal stays in the list of those that are
-                // needed.
+                // Read and removed separately: if deleting fails, the journal stays in the
+                // list of those that are needed.
                 let journal = shared.background.work.lock().sealed_journals.front().cloned();
                 if let Some(journal) = journal {
                     kept_log::retire_journal(shared, &journal).map_err(|error| error.to_string())?;

@@ -353,8 +353,8 @@ impl Committer {
             self.shared.insert(partition);
         }
         for (partition, record) in group.records.into_values() {
-            // Published only now. Readers that see the new LSN find the writes, because `write` has published
-            // those first.
+            // Published only now. Readers that see the new LSN find the writes, because
+            // `write` has published those first.
             partition.advance(record);
         }
         for reply in group.replies {
@@ -577,8 +577,7 @@ impl Group {
                 self.overlay.put_unread(slot, key, value.as_deref());
             }
         }
-        // Later operations of the group see this LSN before it is durable; all of them are answered after the
-        // fsync.
+        // Later operations of the group see this LSN before it is durable; all of them are answered after the fsync.
         self.records.insert(partition.id, (found, PartitionRecord { lsn, ..record }));
         Ok((lsn, true))
     }

@@ -268,8 +268,8 @@ impl Journal {
         if end + SLACK_BYTES > self.length
             && let Err(error) = self.grow(end + SLACK_BYTES)
         {
-            // Growing ahead has failed. If the record itself still fits, write it, and leave the full disk to the
-            // watchdog.
+            // Growing ahead has failed. If the record itself still fits, write it, and leave
+            // the full disk to the watchdog.
             if end > self.length {
                 return Err(error);
             }

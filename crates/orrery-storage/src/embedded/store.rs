@@ -65,8 +65,7 @@ impl Embedded {
         transaction::check_entries(&entries, &self.shared.options.limits)?;
         let mut chunk = Vec::new();
         let mut bytes = 0;
-        // Each chunk is a task of its own, so a crash may leave a part of the load. Callers repeat loads as a
-        // whole.
+        // Each chunk is a task of its own, so a crash may leave a part of the load. Callers repeat loads as a whole.
         for entry in entries {
             bytes += entry.key.len() + entry.value.len();
             chunk.push(entry);
@@ -99,8 +98,8 @@ impl Embedded {
                 bytes_max: usize::MAX,
                 want: Want::Keys,
             };
-            // Keys are read without waiting for the committer; it checks each of them again, since they may have
-            // been deleted.
+            // Keys are read without waiting for the committer; it checks each of them again,
+            // since they may have been deleted.
             let page = self.read_page(partition, ReadRequest::Scan(scan)).await?;
             let Some(last) = page.entries.last() else { break };
             // The smallest key after the last one.

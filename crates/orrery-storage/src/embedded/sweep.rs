@@ -206,8 +206,8 @@ impl Sweeper {
                 gathered.keys.extend(again.0.iter().map(|key| slot.key(key)));
                 more = again.1;
             } else {
-                // A batch that began in the middle proves nothing about what lies before it: look again from the
-                // start.
+                // A batch that began in the middle proves nothing about what lies before
+                // it: look again from the start.
                 more |= !is_from_start;
                 let next = page.last().map(|last| [last.as_slice(), &[0]].concat());
                 gathered.reached = next.filter(|_| more).map(|key| (slot, key));

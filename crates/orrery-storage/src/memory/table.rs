@@ -130,8 +130,8 @@ impl Table {
     }
 
     pub(super) fn get(&self, key: &[u8], at: Version) -> Option<Bytes> {
-        // Newer than what the map has: a write of the same key settles first. No pin exists while anything is
-        // deferred.
+        // Newer than what the map has: a write of the same key settles first. No pin
+        // exists while anything is deferred.
         if let Some((_, value)) = self.deferred.set_of(key) {
             return value.clone();
         }

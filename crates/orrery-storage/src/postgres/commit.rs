@@ -235,8 +235,7 @@ impl Lane {
                 // Nothing was sent for this partition, so there is no reason to pause.
                 Attempt::Separate => continue,
                 Attempt::Retry(fault) => {
-                    // Nothing was committed, so giving up is safe: `Unavailable` promises that nothing was
-                    // written.
+                    // Nothing was committed, so giving up is safe: `Unavailable` promises that nothing was written.
                     if !fault.is_retryable() || monotonic::elapsed(began) > shared.options.commit_timeout {
                         return refuse(group, &CommitError::Unavailable(fault.text().to_owned()));
                     }
@@ -263,8 +262,8 @@ impl Lane {
                     Outcome::NotCommitted if monotonic::elapsed(began) > shared.options.commit_timeout => {
                         return refuse(group, &CommitError::Unavailable(reason));
                     }
-                    // The lock was free and the name is another one: the transaction has rolled back and can be
-                    // repeated.
+                    // The lock was free and the name is another one: the transaction has
+                    // rolled back and can be repeated.
                     Outcome::NotCommitted => continue,
                     Outcome::Unknown(reason) => {
                         return refuse(group, &CommitError::Unknown(reason));

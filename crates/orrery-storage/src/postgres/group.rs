@@ -174,8 +174,7 @@ impl Member {
         failure: Option<&(ServerError, Option<u64>)>,
     ) -> Attempt {
         let results = std::mem::take(&mut self.results);
-        // No row was locked: alone, the epoch did not match; among several, another transaction may have held the
-        // row.
+        // No row was locked: alone, the epoch did not match; among several, another transaction may have held the row.
         let attempt = match failure {
             None if self.first.is_some() => return Attempt::Done(results),
             None if is_alone => Attempt::Fenced,
@@ -416,8 +415,8 @@ impl Transaction<'_> {
         let part = members.first().map_or(0, |member| key::column(member.id()));
         let not_committed = |error: tokio_postgres::Error| (ServerError::from(error), None);
         let session = &self.session;
-        // The statements are chosen and prepared before the first of them is sent: preparing takes a round trip of
-        // its own the first time.
+        // The statements are chosen and prepared before the first of them is sent: preparing takes a round
+        // trip of its own the first time.
         let (remove, remove_parameters) = self.about(&part, sql::REMOVE, sql::REMOVE_SEVERAL, &deletes);
         let insert_parameters: [&(dyn ToSql + Sync); 3] = [&new.parts, &new.keys, &new.values];
         let number = numbers.first().copied();
@@ -492,8 +491,8 @@ impl Transaction<'_> {
         if session.warnings() != warnings {
             return Err((ServerError::Lost("the server committed with a warning".to_owned()), Some(name)));
         }
-        // Added only now: a transaction that was rolled back has not grown anything. The next commit writes it to
-        // the row.
+        // Added only now: a transaction that was rolled back has not grown anything. The
+        // next commit writes it to the row.
         for (lane, grown) in grown {
             lane.uncounted.fetch_add(grown, Ordering::AcqRel);
         }

@@ -94,8 +94,7 @@ async fn receive<T: AsyncRead + AsyncWrite + Unpin>(
         };
         match message {
             Some(Ok(AsyncMessage::Notification(notification))) => {
-                // The payload is `partition:lsn`, as `group.rs` announces it. Anything else on the channel is
-                // ignored.
+                // The payload is `partition:lsn`, as `group.rs` announces it. Anything else on the channel is ignored.
                 let Some((id, lsn)) = notification.payload().split_once(':') else { continue };
                 if let (Ok(id), Ok(lsn), Some(shared)) = (id.parse(), lsn.parse(), shared.upgrade()) {
                     shared.advance(PartitionId(id), lsn);

@@ -125,8 +125,7 @@ pub(super) async fn delete_range(
     let mut deleted = 0;
     loop {
         let at_once = entries_max.saturating_sub(deleted).min(DELETE_AT_ONCE);
-        // Even if there is nothing to delete, the row is locked once, so that a stale reference is reported as
-        // fenced.
+        // Even if there is nothing to delete, the row is locked once, so that a stale reference is reported as fenced.
         let limit = if range.is_empty() { 0 } else { i64::try_from(at_once).unwrap_or(0) };
         let step = shared
             .repeat(partition.id, || {

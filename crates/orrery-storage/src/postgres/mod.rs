@@ -254,8 +254,8 @@ impl PartitionStore for Postgres {
                 })
                 .await?;
             match found {
-                // The statement returns epoch and entries as of one moment, so a page read after the retirement is
-                // never served.
+                // The statement returns epoch and entries as of one moment, so a page read after
+                // the retirement is never served.
                 Some((epoch, page)) if epoch == partition.epoch => Ok(page),
                 _ => Err(StoreError::Fenced),
             }

@@ -178,8 +178,8 @@ impl Node {
     async fn take(&self, pool: &Pool, permit: Option<OwnedSemaphorePermit>) -> Result<Session, ServerError> {
         match pool.get().await {
             Ok(object) => {
-                // A connection counts as proof that the node is reachable; requests need not wait for the probe to
-                // find out.
+                // A connection counts as proof that the node is reachable; requests need not
+                // wait for the probe to find out.
                 self.pools.health.lock().down = false;
                 Ok(self.session_of(object, permit))
             }

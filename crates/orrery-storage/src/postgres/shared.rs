@@ -103,8 +103,8 @@ impl Shared {
     }
 
     pub(super) fn lane(&self, partition: PartitionRef) -> Arc<Lane> {
-        // Lanes are kept by partition and epoch, so operations on a retired partition never join a group of its
-        // successor.
+        // Lanes are kept by partition and epoch, so operations on a retired partition never
+        // join a group of its successor.
         let mut lanes = self.lanes.lock();
         Arc::clone(lanes.entry(partition).or_insert_with(|| Arc::new(Lane::new(partition))))
     }

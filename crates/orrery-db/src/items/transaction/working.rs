@@ -125,8 +125,8 @@ impl<'a> Working<'a> {
     /// The write set; `None` if nothing changes. Fails if an invariant is broken.
     pub(super) fn into_writes(mut self) -> Result<Option<WriteSet>, String> {
         let own_items = keys::item(&self.transaction.effective, "");
-        // The last check before anything is written: an item under another key could never be found or split
-        // correctly.
+        // The last check before anything is written: an item under another key could
+        // never be found or split correctly.
         self.require(
             self.writes.keys().all(|key| key.first() != own_items.first() || key.starts_with(&own_items)),
             "a transaction writes items of its own logical partition only",

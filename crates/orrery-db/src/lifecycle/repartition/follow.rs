@@ -86,8 +86,7 @@ pub(super) struct Copied {
 
 impl Copied {
     pub(super) fn new(target: &Container, item_key: &[u8], body: &Bytes) -> Result<Self> {
-        // A random suffix must be the same each time the item is copied, or a second copy would not replace the
-        // first.
+        // A random suffix must be the same each time the item is copied, or a second copy would not replace the first.
         let random = OfItem::new(item_key);
         let prepared = PreparedItem::for_container(target, body, None, Missing::Made, &random);
         let item = prepared.map_err(|error| {

@@ -146,8 +146,8 @@ impl Lifecycle {
             }
             return self.repartition_status(database, container);
         }
-        // The new container is created from the old definition with another key, so indexing, lifetimes and unique
-        // keys stay.
+        // The new container is created from the old definition with another key, so indexing,
+        // lifetimes and unique keys stay.
         let mut body = source.definition.to_value();
         let object = body.as_object_mut().ok_or_else(|| Error::internal("a definition is no object"))?;
         let name = source.definition.id.as_str().to_owned();
@@ -177,8 +177,7 @@ impl Lifecycle {
         self.remove_leftover(database, &format!("{name}.repartitioning")).await?;
         let offer = catalog.offer_of(OfferOwner::Container(source.rid));
         let throughput = offer.map(|offer| offer.document.throughput);
-        // Created before it is recorded: a crash in between leaves an empty container, which the next attempt
-        // removes.
+        // Created before it is recorded: a crash in between leaves an empty container, which the next attempt removes.
         let made = self
             .create_container(&mut Receipt::default(), database, body.to_json().as_bytes(), throughput)
             .await?;

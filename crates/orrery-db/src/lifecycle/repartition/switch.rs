@@ -21,8 +21,8 @@ impl Lifecycle {
             .change(|change| {
                 let current = Arc::clone(existing(&change.catalog, run.source)?);
                 let repartition = Some(Repartition { frozen: true, ..run.own(&current)? });
-                // Writes that are under way with the old version are rejected; those that come later see the
-                // freeze and wait.
+                // Writes that are under way with the old version are rejected; those that come
+                // later see the freeze and wait.
                 let mut index = current.index.clone();
                 index.version += 1;
                 let container = Container { index, repartition, ..Container::clone(&current) };

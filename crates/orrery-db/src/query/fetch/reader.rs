@@ -278,8 +278,8 @@ impl Reader<'_> {
         let mut entries = 0;
         let place = |entry: Entry| {
             entries += 1;
-            // An entry outside the windows is counted with the next one inside: what is read is paid for where it
-            // is used.
+            // An entry outside the windows is counted with the next one inside: what is
+            // read is paid for where it is used.
             let item_key = candidate.item_of(&entry.key).filter(|item_key| self.contains_item(item_key))?;
             let ordinal = u64::from_be_bytes(entry.value.as_ref().try_into().ok()?);
             Some(Place { mark: entry.key, item_key, ordinal, entries: std::mem::take(&mut entries) })

@@ -131,8 +131,7 @@ impl Run<'_> {
                 if !is_other {
                     self.feed_one(pipeline, &found, &work)?;
                 }
-                // A distinct value is decided by one item; of a truncated or rounded one all items must be
-                // compared.
+                // A distinct value is decided by one item; of a truncated or rounded one all items must be compared.
                 if is_other || index_entry::is_distinct(&found.run) {
                     ahead.leave();
                     return Ok(true);

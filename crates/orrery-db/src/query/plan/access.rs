@@ -77,8 +77,7 @@ impl Candidate {
     /// Identifies a candidate of a query, independently of the index generation.
     pub(crate) fn number(&self) -> u32 {
         let bytes = self.label.bytes();
-        // FNV-1a of the label. It has to be the same in every process and after a restart, since tokens contain
-        // it.
+        // FNV-1a of the label. It has to be the same in every process and after a restart, since tokens contain it.
         bytes.fold(0x811C_9DC5, |hash: u32, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
     }
 }
@@ -276,8 +275,8 @@ impl Finder<'_> {
             // One of several conjunctive conditions is enough to find the items.
             IndexCondition::And(parts) => {
                 let parts = parts.iter().filter_map(|part| self.candidate(part, false));
-                // Preferably one with entries of the requested keys only, then a selective one, then one without
-                // duplicates.
+                // Preferably one with entries of the requested keys only, then a selective
+                // one, then one without duplicates.
                 parts.min_by_key(|part| (!part.is_narrow, !part.is_selective, part.repeats))
             }
             IndexCondition::All | IndexCondition::None => None,

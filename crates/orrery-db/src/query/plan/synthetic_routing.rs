@@ -61,8 +61,7 @@ impl SyntheticPolicy {
                 if !key.iter().zip(given).all(agrees) {
                     continue;
                 }
-                // The parts of a hierarchical key that follow from the sources, and then those that the filter
-                // names.
+                // The parts of a hierarchical key that follow from the sources, and then those that the filter names.
                 key.extend(given[key.len()..].iter().map_while(Clone::clone));
                 if key.is_empty() || keys.len() >= KEYS_MAX {
                     return None;

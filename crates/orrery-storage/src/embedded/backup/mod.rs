@@ -141,8 +141,7 @@ impl BackupRepository {
 
     /// Starts a backup of a checkpoint with this history and time.
     pub fn begin(&self, history: &str, taken_ms: i64) -> Result<NewBackup<'_>, BackupError> {
-        // Held until the backup is finished or dropped, so that `prune` cannot delete files that it is about to
-        // name.
+        // Held until the backup is finished or dropped, so that `prune` cannot delete files that it is about to name.
         let lock = self.lock()?;
         let manifests = self.manifests()?;
         let same = manifests.iter().filter(|manifest| manifest.history == history);
@@ -182,8 +181,8 @@ impl BackupRepository {
             let path = self.backups_path().join(&manifest.name);
             fs::remove_file(&path).map_err(BackupError::io(&path))?;
         }
-        // Durable before the first file goes: otherwise a manifest could return after a power failure without its
-        // files.
+        // Durable before the first file goes: otherwise a manifest could return after a
+        // power failure without its files.
         let backups = self.backups_path();
         journal::sync_directory(&backups).map_err(BackupError::io(&backups))?;
         let needed: BTreeSet<String> = kept
@@ -269,8 +268,7 @@ impl BackupRepository {
             bytes += read as u64;
             into.write_all(&buffer[..read]).map_err(BackupError::io(&path))?;
         }
-        // Checked at the end, since the content is streamed: the caller discards what it has written if this
-        // fails.
+        // Checked at the end, since the content is streamed: the caller discards what it has written if this fails.
         if bytes != file.bytes || hasher.digest128() != file.checksum {
             return Err(BackupError::damaged(&path, format!("the content of {} has changed", file.path)));
         }
@@ -285,8 +283,8 @@ impl<'b> NewBackup<'b> {
         // A table's number and length do not identify it, its checksum does. Journals of a history are identified by both.
         let checksum = file.checksum.or_else(|| file.path.ends_with(".journal").then(by_name).flatten());
         let Some(checksum) = checksum else { return false };
-        // The length is compared because a crash may have left a short file. Its content is verified by `verify`
-        // and by every restore.
+        // The length is compared because a crash may have left a short file. Its content is verified by
+        // `verify` and by every restore.
         let has = fs::metadata(self.repository.content_path(checksum));
         if has.is_ok_and(|found| found.len() == file.bytes) {
             self.add(file, checksum);

@@ -55,8 +55,7 @@ impl BackupRepository {
         // Opens the tables only; there is no journal and no committer while this runs.
         let tree = open::open_tree(target, options)?;
         let mut replay = Replay { until_ms, ended: false, records: 0, reached_ms: None };
-        // The tables carry the time and the journal number of their newest write, which is where the replay
-        // continues.
+        // The tables carry the time and the journal number of their newest write, which is where the replay continues.
         replay.reached_ms = last_time(target, &tree)?;
         let mut next = last_number(target, &tree)? + 1;
         for (number, file) in journals {
