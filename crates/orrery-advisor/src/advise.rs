@@ -145,9 +145,9 @@ impl Advisor {
         let has_workload = workload.is_some();
         let mut workload =
             workload.map(|text| Workload::parse(text, &mut paths)).transpose()?.unwrap_or_default();
+        // What-if questions change the rates before anything is derived from them.
         workload.scale(config.rates, config.seed);
         if let Some(throughput) = workload.throughput.filter(|_| !config.throughput_is_given) {
-            // The first items are held back until candidates have been chosen from them.
             config.limits.throughput = throughput.clamp(100, 100_000_000);
         }
         if config.current.is_empty() {
@@ -175,6 +175,7 @@ impl Advisor {
                 .add(json)
                 .map_err(|error| AdviceError::Item { number, reason: error.to_string() });
         }
+        // The first items are held back until candidates have been chosen from them.
         self.head_bytes += json.len();
         self.head.push(json.to_vec());
         if self.head.len() >= HEAD_ITEMS || self.head_bytes >= HEAD_BYTES {
@@ -255,6 +256,7 @@ impl Advisor {
         if analysis.items == 0 {
             return Err(AdviceError::NoItems);
         }
+        // Without a workload, writes at a share of the throughput at least show how a key spreads them.
         if !self.has_workload {
             self.workload = assumed(&analysis, &self.config.limits);
         }
@@ -289,6 +291,7 @@ impl Advisor {
         // A sample is not of less data than was read.
         let items_total = config.items_total.unwrap_or(0.0).max(analysis.items as f64);
         let scale = items_total / analysis.items as f64;
+        // All figures are scaled from what was read to all data.
         let bytes = analysis.bytes as f64 * scale;
         let mean_bytes = analysis.bytes as f64 / analysis.items as f64;
         let span_days = analysis.time.map_or(0.0, |(first, last)| (last - first) as f64 / 86_400_000.0);
@@ -327,6 +330,7 @@ impl Advisor {
                 span_days,
             },
         );
+        // Reasons not to recommend, even though everything was measured.
         let missing = missing(&analysis, &workload, has_workload, &config, &matching, &measured);
         let plans = suffix_plans(&measured, &replay, &analysis, &config);
         let mut notes = Vec::new();
@@ -401,6 +405,7 @@ impl Context<'_> {
         let count = self.analysis.windows.count();
         let cells = self.analysis.cells;
         let heat: Vec<Vec<u32>> = (0..count).map(|window| spread.heat_of(window, cells).to_vec()).collect();
+        // Keys that follow the clock look even over the whole data, and are busy in one place at any time.
         let follows = candidate.slots().iter().any(|slot| self.paces[*slot].follows());
         let window_unevenness = window_unevenness(&heat);
         if let Some(unevenness) = window_unevenness.filter(|_| follows) {
@@ -556,6 +561,7 @@ fn missing(
     }
     let total: f64 = workload.operations.iter().map(|operation| operation.per_second).sum();
     let failed = matching.failures.keys().map(|at| workload.operations[*at].per_second).sum::<f64>();
+    // A tenth of the requests may be missing from the estimate, but not more.
     if failed > total * 0.1 {
         missing.push(format!(
             "{} of the requests are not estimated; see the notes.",
@@ -575,6 +581,7 @@ fn missing(
 /// A write-only workload at a share of the throughput.
 #[expect(clippy::cast_precision_loss, reason = "a rate")]
 fn assumed(analysis: &Analysis, limits: &Limits) -> Workload {
+    // At least one, although an analysis without items is refused before.
     let items = analysis.sample.len().max(1) as f64;
     let mean = |sum: f64| {
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a mean size")]

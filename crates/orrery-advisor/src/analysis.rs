@@ -255,6 +255,7 @@ impl Analyzer {
         let window = at_ms.map(|at_ms| self.window(at_ms));
         let own_bytes = fields.bytes as u64;
         let ordinal = self.items;
+        // One place for each candidate, in their order.
         self.keys.clear();
         for (candidate, spread) in self.candidates.iter().zip(&mut self.spreads) {
             let mut random = item_random(ordinal);

@@ -204,6 +204,7 @@ impl Candidate {
                             SuffixKind::Precalculated { of } => slots_of(of),
                         },
                     });
+                    // Several sources of a suffix are joined by the definition in its own way.
                     plain &= recipe.as_ref().is_none_or(|suffix| suffix.of.len() <= 1) && !slots.is_empty();
                     let mut name = parts.iter().map(describe_part).collect::<Vec<_>>().join(" + ");
                     if let Some(suffix) = suffix {
@@ -396,6 +397,7 @@ impl Candidate {
             if prefixes.len().saturating_mul(choices.len()) > KEYS_MAX {
                 return Visit::Everywhere;
             }
+            // Every choice of this level with every prefix so far.
             prefixes = prefixes
                 .iter()
                 .flat_map(|prefix| {
@@ -418,6 +420,7 @@ impl Candidate {
         paths: &Paths,
         known: &V,
     ) -> Option<Vec<Vec<u8>>> {
+        // What a read does not know is undefined, so a missing value cannot be told from an unknown one.
         let has = |slot: &usize| known.part(*slot) != Part::Undefined;
         match level {
             Recipe::Property(slot) => has(slot).then(|| {
@@ -463,6 +466,7 @@ impl Candidate {
                 let definition = self.definition.as_ref()?;
                 let keys = definition.keys_for(&ItemView { paths, values: known }).ok()?;
                 let mut choices: Vec<Vec<u8>> = Vec::new();
+                // The library lists whole keys; this level needs its part of each, once.
                 for key in keys.into_iter().take(KEYS_MAX) {
                     let Some(synthetic_key::Component::Text(text)) = key.components.into_iter().nth(number)
                     else {

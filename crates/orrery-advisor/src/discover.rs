@@ -92,6 +92,7 @@ impl Discovery {
         if matches!(value, Value::Array(_)) || path.is_empty() {
             return;
         }
+        // New properties beyond the bound are ignored; known ones are still counted.
         if !self.seen.contains_key(path.as_str()) && self.seen.len() >= PROPERTIES_MAX {
             return;
         }
@@ -191,6 +192,7 @@ struct Group {
 impl Choice<'_> {
     /// Proposes candidates, the most promising kinds first.
     pub fn candidates(&self, given: Vec<Candidate>, paths: &mut Paths) -> Vec<Candidate> {
+        // What requests specify decides which keys are worth measuring.
         let groups = self.groups(paths);
         let mut chosen: Vec<Candidate> = Vec::new();
         let mut names: HashSet<String> = HashSet::new();
@@ -343,6 +345,7 @@ impl Choice<'_> {
             }
         };
         let mut sorted: Vec<&Group> = groups.iter().filter(|group| group.paths.len() > 1).collect();
+        // The most frequent requests come first.
         sorted.sort_by(|a, b| b.per_second.total_cmp(&a.per_second));
         for group in sorted {
             for (at, a) in group.paths.iter().enumerate() {
@@ -351,6 +354,7 @@ impl Choice<'_> {
                 }
             }
         }
+        // Also by time, even if no request does so yet.
         let time = time_path(self.properties).filter(|path| *path != "/_ts");
         let first = asked.first().map(String::as_str).or_else(|| self.finest());
         if let (Some(first), Some(time)) = (first, time) {
@@ -382,6 +386,7 @@ impl Choice<'_> {
         let mut seen = HashSet::new();
         bases.retain(|base| seen.insert(base.clone()));
         let by = |base: &String| {
+            // Properties that requests specify together with the base: their readers can compute the suffix.
             let beside = groups
                 .iter()
                 .filter(|group| group.kind != OperationKind::Batch && group.paths.contains(base));

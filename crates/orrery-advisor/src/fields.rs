@@ -178,6 +178,7 @@ impl Fields {
         self.found.resize(paths.len(), Found::Undefined);
         self.text.clear();
         self.terms = 0;
+        // System properties are subtracted when they are found.
         self.bytes = json.len();
         let mut deserializer = serde_json::Deserializer::from_slice(json);
         Root(Walk { paths, fields: self, node: Some(0), depth: 0 }).deserialize(&mut deserializer)?;

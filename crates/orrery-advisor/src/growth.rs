@@ -26,6 +26,7 @@ pub struct Stage {
 /// The partitions when the data has grown to `bytes`.
 #[expect(clippy::cast_precision_loss, reason = "sizes for people")]
 pub fn stage(spread: &Spread, is_divisible: bool, limits: &Limits, days: f64, bytes: f64) -> Stage {
+    // The spread that was measured, at another size.
     let total: u64 = spread.buckets.iter().sum();
     let scale = if total == 0 { 0.0 } else { bytes / total as f64 };
     // The sum before each bucket, so that the bytes of a range are one difference.
@@ -53,6 +54,7 @@ pub fn stage(spread: &Spread, is_divisible: bool, limits: &Limits, days: f64, by
         .collect();
     let (mut splits, mut done) = (0, Vec::new());
     let mut stuck = 0;
+    // Ranges are split until each fits, contains one key or the model is full.
     while let Some((from, to)) = ranges.pop() {
         let size = at(to) - at(from);
         let is_large = size > limits.partition_bytes;

@@ -109,6 +109,7 @@ impl Matching {
             paths.extend(instance.order.iter().map(|(path, _)| path.clone()));
         }
         let finder = Finder { terms: Terms::new(items, &paths), items, now_ms: replay.end_ms() };
+        // Some could not be prepared; others fail while they are evaluated.
         let failures = replay.not_estimated.iter().map(|(at, reason)| (*at, reason.clone())).collect();
         let mut matching = Self { uniform: items.len(), total, failures, ..Self::default() };
         matching.found.resize(replay.instances.len(), None);
@@ -203,6 +204,7 @@ impl Finder<'_> {
 
     fn way(&self, condition: &IndexCondition, is_whole: bool) -> Option<Way> {
         match condition {
+            // A single exact condition without others: its entries are the matches.
             IndexCondition::Term { path, test, exact } => self.term(path, test, is_whole && *exact),
             IndexCondition::Or(parts) => {
                 let parts: Vec<Way> =
@@ -336,6 +338,7 @@ impl Finder<'_> {
         if is_forward && !is_complete && instance.has_filter {
             return None;
         }
+        // One range of the same property has its entries in order.
         let is_part = |way: &Way| way.path.as_ref() == Some(&path) && way.selected.ranges == 1;
         let way = ways.iter().position(is_part);
         let mut items = match way {

@@ -68,6 +68,7 @@ pub fn plan(input: &PlanInput) -> Plan {
 #[expect(clippy::cast_precision_loss, reason = "approximate ratios")]
 fn point(input: &PlanInput, layout: &Layout, count: u32) -> PlanPoint {
     let mut paths = Paths::new();
+    // The base is the only part, so the keys are those of one base value and its suffixes.
     let candidate = Candidate::random_suffix(&[("/base", None)], count, &mut paths);
     let mut sum = PlanPoint { suffixes: count, needed: 0.0, used: 0.0, hot_factor: 0.0, visited: 0.0 };
     for base in 0..BASES {

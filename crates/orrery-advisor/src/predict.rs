@@ -200,6 +200,7 @@ impl<'a> Run<'a> {
         let layout = &analysis.layout;
         let budgets = (0..layout.count()).map(|_| {
             let budget = Budget::default();
+            // Each partition has its share of the throughput.
             budget.set_rate(limits.share().into());
             budget
         });
@@ -325,6 +326,7 @@ impl<'a> Run<'a> {
         values: &Moved<'_>,
         number: usize,
     ) {
+        // A batch is a transaction if the properties that its items share determine the key.
         let known = Known { values, slots: &operation.together, id: None };
         let kept = matches!(self.candidate.visit(&self.analysis.paths, &known), Visit::Keys(keys) if keys.len() == 1);
         let placed = self.place_new(values, number);
@@ -357,6 +359,7 @@ impl<'a> Run<'a> {
     ) -> Result<Placed, QueryCost> {
         let known = Known { values: &item.values[..], slots: &operation.knows, id: self.id_slot };
         let mut hasher = DefaultHasher::new();
+        // Reads that specify the same values visit the same partitions.
         for slot in self.candidate.slots() {
             known.part(*slot).to_key_part().hash(&mut hasher);
         }
@@ -438,6 +441,7 @@ impl<'a> Run<'a> {
         let units = charge.as_f64();
         let start_ms = self.replay.requests[0].at_ms;
         let span_ms = (self.replay.seconds * 1000.0).max(1.0);
+        // The slice of the replay that the request falls into.
         let slot = ((request.at_ms - start_ms) as f64 / span_ms * TIMELINE as f64) as usize;
         let slot = slot.min(TIMELINE - 1);
         // Demand counts whether or not it is admitted.

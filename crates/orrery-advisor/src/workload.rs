@@ -231,9 +231,11 @@ impl Workload {
     /// Parses a workload file or a recording; assigns slots to the paths it uses.
     pub fn parse(text: &str, paths: &mut Paths) -> Result<Self, WorkloadError> {
         let first = text.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
+        // A recording begins with a line of its own.
         let is_recording = value::parse(first.as_bytes()).is_ok_and(|line| line.get("recording").is_some());
         let workload =
             if is_recording { Self::parse_recording(text, paths)? } else { Self::parse_file(text, paths)? };
+        // The slots are needed before the items are read.
         for operation in &workload.operations {
             operation.register(paths)?;
         }
