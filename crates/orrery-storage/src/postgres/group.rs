@@ -127,8 +127,8 @@ pub(super) async fn attempt(
 ) -> Vec<Attempt> {
     let outcome = match members {
         [] => return Vec::new(),
-        // On Citus the session must be at the partition's owner. Several members occur only without Citus, where
-        // every partition is on the main node.
+        // One partition: its owner on Citus. Several occur only without Citus, where all partitions are on the
+        // main node.
         [one] => shared.writing_session(one.id()).await,
         _ => shared.cluster.main().writing_session().await,
     };

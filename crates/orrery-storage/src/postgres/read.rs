@@ -86,7 +86,7 @@ async fn get(
                 (epoch, ReadPage { lsn, values: vec![None; keys.len()], ..ReadPage::default() })
             }));
         }
-        // A statement of its own: with `= ANY` the planner does not see that at most one row matches.
+        // The most frequent read has a statement of its own.
         [only] => session.query(sql::GET_ONE, &[&part, &only.as_slice()]).await?,
         many => {
             let many: Vec<&[u8]> = many.iter().map(Vec::as_slice).collect();
