@@ -203,6 +203,7 @@ fn describe(rule: &Value) -> String {
         _ => "active",
     };
     let members = rule.as_object().into_iter().flat_map(Object::iter);
+    // These three come first, in words.
     let rest = members.filter(|(name, _)| !["id", "hits", "active"].contains(name));
     let rest: Vec<String> = rest.map(|(name, value)| format!("{name}={}", plain(value))).collect();
     format!("{id}  {state}, {}  {}", count(hits, "hit"), rest.join(" "))

@@ -130,6 +130,7 @@ fn write(item: &str, place: &PlaceArguments, replaces: bool) -> Result<String, F
     let mut text = item.to_owned();
     if item == "-" {
         text.clear();
+        // A longer input is cut, which leaves no valid JSON.
         let read = std::io::stdin().take(ITEM_BYTES_MAX).read_to_string(&mut text);
         read.map_err(|error| Failure::refused(format!("standard input cannot be read: {error}")))?;
     }
@@ -142,6 +143,7 @@ fn write(item: &str, place: &PlaceArguments, replaces: bool) -> Result<String, F
         write_item(&client, &container, &item, replaces).await
     })?;
     let id = item.get("id").and_then(Value::as_str).unwrap_or_default();
+    // Only tables use the description.
     if place.remote.rows.output != RowsFormat::Table {
         return Ok(place.remote.rows.render(&written, String::new));
     }
@@ -160,6 +162,7 @@ pub(super) async fn write_item(
 
 /// An item on several lines.
 pub(super) fn pretty(item: &Value) -> String {
+    // The model prints JSON in one line only.
     let parsed: Option<serde_json::Value> = serde_json::from_str(&item.to_json()).ok();
     let text = parsed.and_then(|parsed| serde_json::to_string_pretty(&parsed).ok());
     text.unwrap_or_else(|| item.to_json()) + "\n"

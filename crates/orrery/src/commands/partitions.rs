@@ -220,6 +220,7 @@ fn list_keys(
                 print(output, if is_first { &text } else { &text[header..] })?;
             }
             RowsFormat::Jsonl => print(output, &json_lines(keys))?,
+            // One document, which cannot be printed before its end.
             RowsFormat::Json => all.extend_from_slice(keys),
             RowsFormat::Table => {
                 all.extend_from_slice(keys);

@@ -80,6 +80,7 @@ pub(crate) fn open_input(path: &Path) -> Result<(Box<dyn Read + Send>, Option<u6
 pub(crate) fn decompress(reader: impl Read + Send + 'static) -> io::Result<(Box<dyn BufRead + Send>, bool)> {
     let mut reader = BufReader::with_capacity(BUFFER_BYTES, reader);
     if reader.fill_buf()?.starts_with(&GZIP_MAGIC) {
+        // A gzip file may consist of several parts, one after another.
         Ok((Box::new(BufReader::with_capacity(BUFFER_BYTES, MultiGzDecoder::new(reader))), true))
     } else {
         Ok((Box::new(reader), false))

@@ -103,6 +103,7 @@ fn csv_line<'a>(cells: impl Iterator<Item = &'a str>) -> String {
             cell.to_owned()
         }
     });
+    // As RFC 4180 ends its lines.
     quoted.collect::<Vec<_>>().join(",") + "\r\n"
 }
 
@@ -115,9 +116,11 @@ pub(crate) fn table(rows: &[Value], width: Option<usize>) -> String {
     if grid.columns.is_empty() {
         return String::new();
     }
+    // The leftmost border belongs to no column.
     let fits = width.map_or(usize::MAX, |width| (width.saturating_sub(1) / COLUMN_WIDTH_MIN).max(1));
     // The server's own properties, which come last, are the first to make room.
     let own = grid.columns.iter().filter(|name| !is_system(name)).count();
+    // Two blanks and a border for each column.
     let lengths = grid.columns.iter().map(|name| longest(rows, name) + 3);
     let is_wide = width.is_some_and(|width| lengths.sum::<usize>() + 1 > width);
     let shown = if is_wide && own > 0 { own.min(fits) } else { grid.columns.len().min(fits) };
@@ -125,6 +128,7 @@ pub(crate) fn table(rows: &[Value], width: Option<usize>) -> String {
     table.load_style(UTF8_FULL_CONDENSED);
     lay_out(&mut table, width);
     let mut header = Row::from(grid.columns.iter().take(shown).map(Cell::new));
+    // One line per row: what is longer is cut.
     header.max_height(1);
     table.set_header(header);
     for row in rows {
@@ -146,6 +150,7 @@ pub(crate) fn table(rows: &[Value], width: Option<usize>) -> String {
         }
     }
     let mut text = table.trim_fmt() + "\n";
+    // They are named, so that nobody takes the table for complete.
     if shown < grid.columns.len() {
         let hidden = grid.columns[shown..].join(", ");
         let noun = if grid.columns.len() - shown == 1 { " more column: " } else { " more columns: " };
@@ -169,6 +174,7 @@ pub(crate) fn properties(object: &Value, width: Option<usize>) -> String {
     for (name, value) in object.iter() {
         table.add_row([Cell::new(name), Cell::new(plain(value))]);
     }
+    // Names give way to values.
     if let Some(column) = table.column_mut(0) {
         column.set_constraint(ColumnConstraint::UpperBoundary(Width::Fixed(30)));
     }
@@ -178,6 +184,7 @@ pub(crate) fn properties(object: &Value, width: Option<usize>) -> String {
 fn lay_out(table: &mut Table, width: Option<usize>) {
     match width.and_then(|width| u16::try_from(width).ok()) {
         Some(width) => table.set_content_arrangement(ContentArrangement::Dynamic).set_width(width),
+        // Programs read it, or a file keeps it: nothing is cut.
         None => table.set_content_arrangement(ContentArrangement::Disabled),
     };
     table.set_truncation_indicator("…");
@@ -210,7 +217,9 @@ pub(crate) fn chart(rows: &[Value], width: Option<usize>) -> Result<String, &'st
     let label_width = longest(&mut bars.iter().map(|(label, _)| label.chars().count())).min(30);
     let figure = |number: f64| Value::from(rounded(number)).to_json();
     let figure_width = longest(&mut bars.iter().map(|(_, number)| figure(*number).len()));
+    // Two blanks on each side of the figure.
     let room = width.unwrap_or(80).saturating_sub(label_width + figure_width + 4).max(10);
+    // Positive, because all lengths are divided by it.
     let largest = bars.iter().map(|(_, number)| number.abs()).fold(f64::MIN_POSITIVE, f64::max);
     let mut text = String::new();
     for (label, number) in &bars {
@@ -228,6 +237,7 @@ fn rounded(number: f64) -> f64 {
     if number == 0.0 {
         return number;
     }
+    // With more places the power of ten would overflow.
     let places = (5.0 - number.abs().log10().floor()).clamp(0.0, 300.0);
     let scaled = number * 10_f64.powf(places);
     if scaled.is_finite() { scaled.round() / 10_f64.powf(places) } else { number }
@@ -251,6 +261,7 @@ fn one_line(text: &str) -> String {
     let show = |c: char| match c {
         '\n' => '↵',
         '\t' => ' ',
+        // Escape sequences in data must not reach the terminal.
         c if c.is_control() => '\u{FFFD}',
         c => c,
     };

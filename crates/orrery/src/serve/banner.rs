@@ -50,7 +50,7 @@ impl Banner<'_> {
     fn endpoint(&self) -> String {
         let (ip, port) = (self.address.ip(), self.address.port());
         let host = match ip {
-            // Nobody can connect to a wildcard address.
+            // A wildcard address is no place to connect to.
             _ if ip.is_unspecified() => host_name().unwrap_or_else(|| "localhost".to_owned()),
             IpAddr::V4(ip) => ip.to_string(),
             IpAddr::V6(ip) => format!("[{ip}]"),
@@ -168,6 +168,7 @@ impl Banner<'_> {
         object.set("port", Value::from(i64::from(self.address.port())));
         let others = self.others.iter().map(|address| Value::from(address.to_string()));
         object.set("alsoOn", others.collect::<Vec<_>>().into());
+        // Without the key a program could not use it.
         if self.shown_key().is_some() {
             object.set("connectionString", Value::from(self.connection_string()));
         }

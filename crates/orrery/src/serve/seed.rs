@@ -111,6 +111,7 @@ fn scan(directory: &Path) -> Result<(Vec<String>, SeedContainers), Failure> {
         for entry in fs::read_dir(path).map_err(failed)? {
             let path = entry.map_err(failed)?.path();
             let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+            // Hidden files belong to editors and version control.
             if !name.starts_with('.') {
                 entries.push((name, path));
             }
@@ -162,6 +163,7 @@ async fn create_database(database: &Database, name: &str) -> Result<(), Failure>
     let body = Value::from(body).to_json();
     let created = database.create_database(&mut Receipt::default(), body.as_bytes(), None).await;
     match created {
+        // A database that exists is left as it is.
         Err(error) if error.kind != ErrorKind::Conflict => {
             Err(Failure::refused(format!("the seed database {name} cannot be created: {error}")))
         }
@@ -193,6 +195,7 @@ async fn create_container(
             }
         }
     };
+    // The name of the file is the id, whatever the definition says.
     body.set("id", Value::from(container));
     if body.get("partitionKey").is_none() {
         let key = value::parse(br#"{"paths":["/id"],"kind":"Hash","version":2}"#);
@@ -201,6 +204,7 @@ async fn create_container(
     // Not part of the definition: requests carry the throughput in headers.
     let mut number = |name: &str| body.remove(name).map(|value| value.to_json());
     let manual = number("throughput");
+    // The form of the header for autoscale.
     let autoscale = number("maxThroughput").map(|maximum| format!("{{\"maxThroughput\":{maximum}}}"));
     let throughput = throughput::requested(manual.as_deref(), autoscale.as_deref());
     let throughput = throughput.map_err(|error| wrong(&error))?;
@@ -225,6 +229,7 @@ async fn load_items(database: &Arc<Database>, place: (&str, &str), path: &Path) 
         count += 1;
         let Record { place: line, text } = record.map_err(|error| broken(&error))?;
         let text = text.map_err(|error| wrong(line, &error))?;
+        // Upserted, because an interrupted start may have written it already.
         writes.push(async move {
             let mut receipt = Receipt::open(RequestContext::own_work());
             let options = ItemOptions::default();

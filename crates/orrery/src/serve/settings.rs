@@ -164,6 +164,7 @@ impl ListedContainer {
         {
             return Err(wrong());
         }
+        // Every item has an id, so this key fits any data.
         if paths.is_empty() {
             paths.push("/id".to_owned());
         }
@@ -288,6 +289,7 @@ impl OptionSources {
 
     /// Memory, a directory or PostgreSQL: the most specific source that mentions any of them decides.
     fn storage(&self) -> Result<StorageSettings, Failure> {
+        // Clap has merged flags and variables; here they are told apart again.
         let arguments = |flags: bool| StorageChoice {
             in_memory: self.arguments.in_memory.filter(|_| flags == self.is_flag("in_memory")),
             data: self.arguments.data.as_ref().filter(|_| flags == self.is_flag("data")),
@@ -490,6 +492,7 @@ fn resolve_consistency(
     }
     let max_staleness_prefix = prefix.unwrap_or(default.max_staleness_prefix);
     let max_staleness_seconds = seconds.unwrap_or(default.max_staleness_seconds);
+    // The bounds that the service has for one region.
     if max_staleness_prefix < 10 || max_staleness_prefix > i32::MAX.unsigned_abs() {
         return Err(Failure::usage("max-staleness-prefix must be between 10 and 2147483647"));
     }
@@ -546,6 +549,7 @@ fn parse_listen(text: &str) -> Result<SocketAddr, Failure> {
             "listen must be an address with a port, such as 127.0.0.1:8081, or a port, but got `{text}`"
         ))
     })?;
+    // A port alone means loopback, so that nothing is exposed by accident.
     Ok(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port))
 }
 
@@ -626,6 +630,7 @@ fn parse_advertised(text: &str) -> Result<String, Failure> {
 
 fn check_account_scale(scale: f64) -> Result<Option<f64>, Failure> {
     if scale.is_finite() && (0.0..=1000.0).contains(&scale) {
+        // 0 stands for no limits of the account.
         return Ok(Some(scale).filter(|scale| *scale > 0.0));
     }
     Err(Failure::usage(format!("account-limits must be 0 to 1000, but got {scale}")))

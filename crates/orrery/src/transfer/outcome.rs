@@ -61,6 +61,7 @@ const FAILURE_KINDS_MAX: usize = 20;
 impl Outcome {
     pub(crate) fn new(failures: Option<&Path>) -> Result<Self, Failure> {
         let open = |path: &Path| {
+            // Appended to, because a resumed transfer must keep the failures of earlier runs.
             let file = OpenOptions::new().create(true).append(true).open(path);
             file.map(Mutex::new).map_err(|error| {
                 Failure::refused(format!("the failures file {} cannot be written: {error}", path.display()))
@@ -117,6 +118,7 @@ impl Outcome {
 
     /// Stops the transfer. The first failure is the one that is reported.
     pub(crate) fn stop_because(&self, failure: Failure) {
+        // The first reason counts: later ones follow from it.
         self.why.lock().get_or_insert(failure);
         self.stop();
     }

@@ -130,6 +130,7 @@ impl<'a> QueryPages<'a> {
         };
         let mut request = self.query.request(self.container);
         if let Some(key) = &self.partition_key {
+            // Headers are ASCII.
             request = request.with("x-ms-documentdb-partitionkey", &ascii_json(key));
         }
         if let Some(token) = &token {
@@ -141,6 +142,7 @@ impl<'a> QueryPages<'a> {
             let plan = plan::QueryPlan::request(self.client, self.container, &self.query).await?;
             self.state =
                 State::Merging(Box::new(MergedRows::start(self.client, self.container, plan).await?));
+            // The merged rows begin with the next page.
             return Ok(Some(Vec::new()));
         }
         if response.status == 404 {

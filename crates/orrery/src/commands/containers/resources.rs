@@ -139,6 +139,7 @@ pub(super) fn create(arguments: &CreateArguments) -> Result<String, Failure> {
     };
     // The id of the command line replaces that of the definition.
     definition.set("id", Value::from(path.container.as_str()));
+    // The option overrides the definition; without either the container is partitioned by id.
     if !arguments.partition_key.is_empty() || definition.get("partitionKey").is_none() {
         let paths: Vec<&str> = arguments.partition_key.iter().map(String::as_str).collect();
         let paths = if paths.is_empty() { &["/id"] } else { paths.as_slice() };
@@ -154,6 +155,7 @@ pub(super) fn create(arguments: &CreateArguments) -> Result<String, Failure> {
     let request = Request::post(url(&path), Value::from(definition).to_exact_json());
     let request = arguments.throughput.add_to(request);
     let created = block_on(async {
+        // Nothing happens if it exists.
         RemoteContainer::create_database(&client, &path.database).await?;
         let response = client.send(&SystemEnv, &request).await?;
         if response.status == 409 {

@@ -27,6 +27,7 @@ pub(super) fn initialise(arguments: &StoreArguments, output: &mut dyn Write) -> 
         Output::Text if before == after => {
             format!("{}: the tables are up to date, version {after}\n", options.place())
         }
+        // Version 0 means that there were no tables.
         Output::Text if before == 0 => format!("{}: created the tables, version {after}\n", options.place()),
         Output::Text => {
             format!("{}: upgraded the tables from version {before} to {after}\n", options.place())
