@@ -107,6 +107,7 @@ pub(super) fn run(arguments: &CheckArguments, output: &mut impl Write) -> Result
         CheckOutput::Junit => guard::junit(&cases),
     };
     print(output, &text)?;
+    // The cases have just been printed.
     if guard::failures(&cases) > 0 { Err(Failure::already_reported()) } else { Ok(()) }
 }
 
@@ -145,6 +146,7 @@ fn of_server(arguments: &CheckArguments, database: &str, container: &str) -> Res
     };
     let mut facts = recorded(&text)?;
     facts.source = format!("{}, explained on {database}/{container}", facts.source);
+    // Facts name an operation by its query; the recording has its parameters and key.
     let mut queries: HashMap<String, Value> = HashMap::new();
     for line in text.lines().filter_map(|line| value::parse(line.as_bytes()).ok()) {
         if let Some(query) = line.get("query").and_then(Value::as_str) {
@@ -183,6 +185,7 @@ fn of_server(arguments: &CheckArguments, database: &str, container: &str) -> Res
             };
         }
     }
+    // As they are now: a recording does not have them.
     facts.keys = Some(largest_keys(&arguments.server, &place)?);
     Ok(facts)
 }

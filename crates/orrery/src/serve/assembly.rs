@@ -83,6 +83,7 @@ pub(super) async fn open_database(
     reason = "a limit need not be exact, and the cast saturates"
 )]
 fn scaled(limit: u64, scale: f64) -> u64 {
+    // A limit of 0 would refuse everything.
     ((limit as f64 * scale) as u64).max(1)
 }
 

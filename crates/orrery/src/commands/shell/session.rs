@@ -62,6 +62,7 @@ impl Session {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime =
             runtime.map_err(|error| Failure::internal(format!("the async runtime cannot start: {error}")))?;
+        // Scripts are read by programs.
         let default = if is_interactive { RowsFormat::Table } else { RowsFormat::Jsonl };
         Ok(Self {
             runtime,
@@ -174,6 +175,7 @@ impl Session {
     fn transfer_arguments<A: clap::Args>(&self, file: &str) -> Result<A, Failure> {
         let path = &self.container()?.path;
         let mut arguments = vec!["orrery", file, "-d", &path.database, "-c", &path.container];
+        // The output of a script shows no progress.
         arguments.extend((!self.is_interactive).then_some("--quiet"));
         parse_arguments(&arguments)
     }
@@ -228,6 +230,7 @@ impl Session {
             (self.database, self.container) = (None, None);
             return Ok(());
         }
+        // Ids may contain dots, so the existing databases tell where theirs ends.
         let databases: Vec<String> = self.run(self.client.list_databases())?.iter().map(id_of).collect();
         let inside = databases.iter().find_map(|database| {
             let rest = text.strip_prefix(database.as_str())?;
@@ -239,6 +242,7 @@ impl Session {
         if databases.iter().any(|database| database == text) {
             return self.enter(text, None);
         }
+        // Otherwise it is a container of the database in use.
         if let Some(database) = self.database.clone() {
             return self.enter(&database, Some(text));
         }
@@ -382,6 +386,7 @@ impl Session {
 
     /// Prints the end of a result. An empty chart is not an error.
     fn show_last(&self, rows: &[Value]) -> Result<(), Failure> {
+        // A chart of nothing is an error, but an empty result is none.
         if rows.is_empty() && self.mode == Mode::Chart { Ok(()) } else { self.show(rows) }
     }
 

@@ -98,6 +98,7 @@ impl CsvOptions {
                 )));
             }
         };
+        // Ids are strings, even if they look like numbers.
         let mut kinds = HashMap::from([("id".to_owned(), ColumnType::Text)]);
         for text in &arguments.column_types {
             let kind = text.rsplit_once('=').and_then(|(column, kind)| {
@@ -168,6 +169,7 @@ impl<R: io::Read> Iterator for Rows<R> {
     fn next(&mut self) -> Option<Self::Item> {
         let row = match self.source.next()? {
             Ok(row) => row,
+            // Nothing behind this can be read.
             Err(error) if error.is_io_error() => return Some(Err(error.into())),
             // A row that is not valid UTF-8 does not affect the next one.
             Err(error) => {
@@ -247,6 +249,7 @@ fn read(kind: ColumnType, text: &str) -> Option<Value> {
 fn significant_digits(text: &str) -> usize {
     let mantissa = text.trim().split(['e', 'E']).next().unwrap_or_default();
     let digits: String = mantissa.chars().filter(char::is_ascii_digit).collect();
+    // Zeros in front are not significant, nor are those after the point of 0.001.
     digits.trim_start_matches('0').len()
 }
 
