@@ -677,6 +677,7 @@ fn fixes(operation: &crate::workload::Operation, path: &str, analysis: &Analysis
 pub fn parse_candidate(text: &str, paths: &mut Paths) -> Result<Candidate, AdviceError> {
     let failed = |reason: String| AdviceError::Candidate { text: text.to_owned(), reason };
     let text = text.trim();
+    // The definition of a synthetic key.
     if text.starts_with('{') {
         let source: serde_json::Value =
             serde_json::from_str(text).map_err(|error| failed(error.to_string()))?;

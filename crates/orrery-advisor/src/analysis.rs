@@ -373,7 +373,9 @@ impl Analyzer {
     /// Ends the pass and sorts the sample.
     pub fn finish(self) -> Analysis {
         let mut sample = self.sample;
+        // In the order in which the items were written.
         sample.sort_by_key(|item| (item.at_ms, item.ordinal));
+        // Without any time the minimum is still above the maximum.
         let time = (self.windows.min_ms <= self.windows.max_ms)
             .then_some((self.windows.min_ms, self.windows.max_ms));
         Analysis {

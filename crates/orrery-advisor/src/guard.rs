@@ -189,6 +189,7 @@ pub fn check(rules: &Rules, facts: &Facts) -> Vec<Case> {
         |rule, limit: Option<f64>, found: &Option<Vec<(String, f64)>>, whole: f64, missing: &str| {
             let Some(limit) = limit else { return };
             let outcome = match found {
+                // A rule does not fail for what is not known.
                 None => Outcome::Skipped(missing.to_owned()),
                 Some(found) => {
                     let over = found.iter().filter(|(_, value)| value / whole * 100.0 > limit);
@@ -239,6 +240,7 @@ fn check_operation(limits: Limits, operation: &OperationFacts, cases: &mut Vec<C
             "partitions",
             match operation.partitions {
                 None => unknown(),
+                // The figure may be an average, with errors of rounding.
                 Some(visited) if visited > f64::from(limit) + 1e-9 => {
                     Outcome::Failed(format!("visits {visited:.0} partitions, more than {limit}"))
                 }

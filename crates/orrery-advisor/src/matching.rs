@@ -248,6 +248,7 @@ impl Finder<'_> {
             is_point: matches!(test, Test::Equal(_) | Test::In(_)),
             is_equal: matches!(test, Test::Equal(_)),
             is_selective: !matches!(test, Test::NotEqual(_) | Test::StringScan | Test::Type(_)),
+            // One array may have several values that fit.
             repeats: in_array && !matches!(test, Test::Equal(_)),
             is_exact: is_exact && !in_array && !matches!(test, Test::StringScan),
             value_bytes,

@@ -563,6 +563,7 @@ impl<'p, 'a> Reading<'p, 'a> {
         let none = Vec::new();
         match &self.window {
             Window::All => {
+                // The totals are known, so nothing has to be counted.
                 for (partition, (items, bytes)) in placement.totals.iter().enumerate() {
                     if let Some(local) = self.local[partition] {
                         (parts[local].items, parts[local].bytes) = (*items, *bytes);
@@ -582,6 +583,7 @@ impl<'p, 'a> Reading<'p, 'a> {
         }
         let sampled: f64 = parts.iter().map(|part| part.items).sum();
         let has_source = self.found.has_source && !matches!(self.window, Window::All);
+        // Each item of the sample stands for several.
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count")]
         let each = placement.matching.each(sampled as usize, has_source);
         for ((part, rows), correction) in parts.iter_mut().zip(&self.rows).zip(&self.corrections) {

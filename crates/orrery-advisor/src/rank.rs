@@ -209,8 +209,10 @@ fn explain(one: &Measured, facts: &Facts<'_>, verdict: &mut Verdict, is_unique: 
         let why = if one.begins_with_time {
             "all items written at the same time have the same key".to_owned()
         } else if hottest > 0.9 / partitions as f64 && hottest > DANGER {
+            // Alone it has about the even share of a partition.
             format!("one key has {} of the load", percent(hottest))
         } else if one.distinct < partitions as f64 * 10.0 {
+            // Too few to spread evenly by chance.
             match count(one.distinct).as_str() {
                 "1" => format!("there is only 1 key value for {partitions} partitions"),
                 distinct => format!("there are only {distinct} key values for {partitions} partitions"),
@@ -226,6 +228,7 @@ fn explain(one: &Measured, facts: &Facts<'_>, verdict: &mut Verdict, is_unique: 
             "Even: the busiest of {partitions} partitions has {hot:.2} times its even share of the load."
         ));
     }
+    // Of keys that begin with a time this was said above.
     if is_dangerous(one) && !one.begins_with_time && one.distinct > 1.5 {
         let name = one.heaviest.first().and_then(|key| key.name.clone());
         let name = name.unwrap_or_else(|| "one key".to_owned());

@@ -243,9 +243,11 @@ impl ServiceLogs {
             }
         }
         let shares = |sums: BTreeMap<String, f64>| {
+            // Never 0, since it divides.
             let total = findings.consumed.max(1e-9);
             let mut shares: Vec<(String, f64)> =
                 sums.into_iter().map(|(name, charge)| (name, charge / total)).collect();
+            // Equal shares by name, so that reports can be compared.
             shares.sort_by(|a, b| b.1.total_cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
             shares
         };

@@ -174,10 +174,12 @@ fn bounds(entries: &[(Entry, u32)], low: Option<&Bound>, high: Option<&Bound>) -
         Ordering::Equal => bound.inclusive,
         Ordering::Greater => false,
     };
+    // Entries are sorted by type first, so values of other types stay outside.
     let from = entries
         .partition_point(|(own, _)| own.rank() < rank || low.is_some_and(|bound| is_before(own, bound)));
     let to = entries.partition_point(|(own, _)| match high {
         Some(bound) => own.rank() < rank || own.rank() == rank && is_within(own, bound),
+        // Up to the end of the type.
         None => own.rank() <= rank,
     });
     Some((from, to))

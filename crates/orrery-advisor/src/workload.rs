@@ -358,6 +358,7 @@ impl Workload {
         let mut has_queries = false;
         for shape in queries {
             has_queries = true;
+            // Parameters take their values from items, too.
             let sources = shape.parameters.iter().filter_map(|(_, source)| match source {
                 Parameter::Path(slot) => segments(paths.name(*slot)).next(),
                 Parameter::Value(_) => None,
@@ -367,6 +368,7 @@ impl Workload {
             for program in [&programs.whole, &programs.matches, &programs.unlimited] {
                 match program.roots(true) {
                     Some(roots) => names.extend(roots.into_iter().map(str::to_owned)),
+                    // One query that needs whole documents decides.
                     None => return Documents::Whole,
                 }
             }
@@ -423,6 +425,7 @@ impl OperationForm {
             per_second: self.per_second,
             knows: self.knows.iter().map(|path| paths.slot(path)).collect(),
             query,
+            // A batch of one item would be none.
             items: self
                 .items
                 .unwrap_or(if self.operation == OperationKind::Batch { 2 } else { 1 })

@@ -39,6 +39,7 @@ fn of_block<'p>(block: &'p Block, path: &mut Found<'p>) -> bool {
         SourceRows::Subquery(block) => of_block(block, path),
     }) && block.filter.iter().all(|node| of_node(node, path))
         && block.grouping.iter().all(|grouping| {
+            // Their results have the order of the rows.
             let is_ordered = |aggregate| matches!(aggregate, Aggregate::MakeList | Aggregate::MakeSet);
             grouping.keys.iter().all(|key| of_node(key, path))
                 && grouping

@@ -50,10 +50,12 @@ pub(crate) trait Hash {
             }
             Value::Object(object) => {
                 let state = Self::mix(Self::OBJECT, seed);
+                // Combined by XOR, since the order of members does not count.
                 let members = object.iter().fold(Self::State::default(), |members, (name, value)| {
                     let name = Self::stir(name.as_bytes(), Self::mix(Self::STRING, Self::PROPERTY_NAME));
                     Self::xor(members, Self::value(value, name))
                 });
+                // An empty object adds nothing.
                 if members == Self::State::default() { state } else { Self::mix(members, state) }
             }
         }

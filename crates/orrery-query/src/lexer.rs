@@ -237,6 +237,7 @@ impl Lexer<'_> {
             self.at += 2;
             let rest = self.rest();
             let count = rest.len() - rest.trim_start_matches(|c: char| c.is_ascii_hexdigit()).len();
+            // A hexadecimal literal is an integer of 64 bits.
             let fits = rest.get(..count).is_some_and(|digits| u64::from_str_radix(digits, 16).is_ok());
             self.at += count;
             return self.finish_number(fits);
@@ -255,6 +256,7 @@ impl Lexer<'_> {
             }
             complete = self.take_digits() > 0;
             let value = self.text[start..self.at].parse::<f64>();
+            // What is beyond the largest double is an error.
             complete &= value.is_ok_and(f64::is_finite);
         }
         self.finish_number(complete)

@@ -185,6 +185,7 @@ fn foot(out: &mut String, below: &str) {
 pub(super) fn lines(title: &str, series: &[Line<'_>], logarithmic: bool, unit: &str, below: &str) -> String {
     let mut out = String::new();
     open(&mut out, title);
+    // The logarithmic axis begins at 1.
     let scale = |x: f64| if logarithmic { x.max(1.0).ln() } else { x };
     let points = || series.iter().flat_map(|line| &line.points);
     let max = points().map(|(_, y)| *y).fold(0.0, f64::max).max(1e-9);
@@ -193,6 +194,7 @@ pub(super) fn lines(title: &str, series: &[Line<'_>], logarithmic: bool, unit: &
     let max = frame(&mut out, max, unit);
     let plot = HEIGHT - TOP - BOTTOM;
     let place = |(x, y): &(f64, f64)| {
+        // A single place is drawn in the middle.
         let part = if to > from { (scale(*x) - from) / (to - from) } else { 0.5 };
         (LEFT + (WIDTH - LEFT - RIGHT) * part, TOP + plot * (1.0 - y / max))
     };
@@ -206,6 +208,7 @@ pub(super) fn lines(title: &str, series: &[Line<'_>], logarithmic: bool, unit: &
             })
             .collect();
         draw!(out, r#"<polyline class="line s{}" points="{}"/>"#, at % 4, text.join(" "));
+        // More dots than this would hide the line.
         for point in line.points.iter().filter(|_| line.points.len() <= 40) {
             let (x, y) = place(point);
             draw!(
@@ -231,6 +234,7 @@ pub(super) fn lines(title: &str, series: &[Line<'_>], logarithmic: bool, unit: &
     } else if from.is_finite() && to > from {
         let step = round_step(to - from);
         let mut at = (from / step).ceil() * step;
+        // With some room for errors of rounding.
         while at <= to + step * 1e-6 {
             tick(&mut out, place(&(at, 0.0)).0, &short(at));
             at += step;

@@ -292,6 +292,7 @@ impl<'a> Simulation<'a> {
         let queries = scenario.reads.queries_per_second * level;
         let visited = match scenario.reads.query_visits {
             Visits::Key => 1,
+            // Several suffixes may be in one partition.
             Visits::Suffixes => (scenario.keys.suffixes as usize).min(count),
             Visits::All => count,
         };
@@ -300,6 +301,8 @@ impl<'a> Simulation<'a> {
         self.partitions
             .iter()
             .map(|partition| {
+                // A query of all partitions costs each the same; others cost the partitions where their keys
+                // are.
                 let by_query = if is_everywhere { 1.0 / count as f64 } else { partition.read_weight };
                 writes * partition.weight + points * partition.read_weight + queried * by_query
             })

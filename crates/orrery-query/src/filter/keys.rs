@@ -232,10 +232,12 @@ impl<C: Constraint> Keys<C> {
     fn predicate(&self, node: &Node, wanted: bool, slots: &mut Slots) -> Alternatives<C> {
         match node {
             Node::Constant(Some(Value::Bool(flag))) if *flag == wanted => self.everything(),
+            // Never what is wanted, so no key remains.
             Node::Constant(_) => Alternatives::new(),
             Node::Path { .. } | Node::Slot(_) => self.points(node, [&Value::Bool(wanted)].into_iter(), slots),
             Node::Unary { operator: UnaryOperator::Not, operand } => self.predicate(operand, !wanted, slots),
             Node::Logical { operator, operands } => {
+                // An OR is false only if all its operands are.
                 let all = (*operator == LogicalOperator::And) == wanted;
                 let mut parts = operands.iter().map(|node| self.predicate(node, wanted, slots));
                 if !all {
@@ -259,6 +261,7 @@ impl<C: Constraint> Keys<C> {
             Node::In { not, operand, members: Members::Constant { values, .. } } if *not != wanted => {
                 self.points(operand, values.iter(), slots)
             }
+            // That a call is false, or that a subquery has no rows, restricts no key.
             Node::Call(call) if wanted => self.call(call, slots),
             Node::Subquery { kind: SubqueryKind::Exists, block } if wanted => {
                 self.is_exact.set(false);

@@ -374,6 +374,7 @@ pub(super) fn is_vague(node: &Node) -> bool {
 fn is_undefined(node: &Node) -> bool {
     let unfit = |node: &Node, wanted: Types| match node {
         Node::Constant(value) => of_value(value.as_ref()) & wanted == 0,
+        // Where undefined is accepted, an undefined operand proves nothing.
         node => wanted & UNDEFINED == 0 && is_undefined(node),
     };
     match node {

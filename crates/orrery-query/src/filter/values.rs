@@ -78,6 +78,7 @@ impl<T: PartialOrd + Clone> Spans<T> {
                         Some(Ordering::Equal) => *with_low && *with_high,
                         _ => false,
                     },
+                    // Open on one side, and thus taken as not empty.
                     _ => true,
                 };
                 if holds_some {

@@ -109,6 +109,7 @@ fn search_each(
     let mut found = Vec::with_capacity(arguments.len() - 1);
     for wanted in &arguments[1..] {
         let is_found = match wanted.as_deref() {
+            // What is undefined is neither found nor missing.
             None => None,
             Some(wanted) => {
                 context.steps(search_steps(items, wanted))?;

@@ -112,6 +112,7 @@ fn distinct_count(query: &Query) -> Option<&Query> {
         && !source.iterate;
     let is_count = |expr: &Expr| match &expr.kind {
         ExprKind::Call(call) => {
+            // Any literal counts all rows, except undefined.
             aggregate_of(call) == Some(Aggregate::Count)
                 && matches!(call.arguments.first().map(|argument| &argument.kind), Some(ExprKind::Literal(literal)) if *literal != Literal::Undefined)
         }

@@ -274,6 +274,7 @@ fn advise(arguments: &AdviseRunArguments) -> Result<String, Failure> {
     }
     let mut reports = advisors.into_iter().zip(std::iter::once(None).chain(changes.iter().map(Some))).map(
         |(mut advisor, change)| {
+            // Growth is relative to the items that were seen, so it comes last.
             if let Some(growth) = change.and_then(|change| change.growth) {
                 advisor.grow(growth);
             }
@@ -434,6 +435,7 @@ fn plan_suffixes(arguments: &SuffixArguments) -> Result<String, Failure> {
         item_bytes: bytes,
         output_bytes: bytes,
     };
+    // A visit to a partition without reading anything.
     let first = cost::query(&cost::QueryWork { partitions: 1, ..Default::default() }).as_f64();
     let read = cost::query(&work).as_f64();
     let input = PlanInput {

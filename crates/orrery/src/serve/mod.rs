@@ -93,6 +93,7 @@ fn start_log(settings: &LogSettings) -> Result<(), Failure> {
     let log = tracing_subscriber::fmt().with_env_filter(filter);
     match (&settings.file, settings.format) {
         (None, LogFormat::Text) => {
+            // By its convention NO_COLOR counts only if it is not empty.
             let colours = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
                 && std::io::IsTerminal::is_terminal(&std::io::stderr());
             log.with_writer(std::io::stderr).with_ansi(colours).init();

@@ -99,6 +99,7 @@ fn write_term(node: &Node, text: &mut String) -> bool {
         Node::Binary { operator, left, right } => list(&format!("{operator:?}"), &[left, right], text),
         Node::Array(items) => list("Array", &items.iter().collect::<Vec<_>>(), text),
         Node::Call(call) => {
+            // Two such calls may give different values.
             let varies = crate::functions::NOT_DETERMINISTIC.contains(&call.function.name);
             !varies && list(call.function.name, &call.arguments.iter().collect::<Vec<_>>(), text)
         }

@@ -140,6 +140,7 @@ impl MergedRows {
     /// Reads a partition until it has a row, or ends.
     async fn fill(&mut self, at: usize, client: &Client, container: &ContainerPath) -> Result<(), Failure> {
         let partition = &mut self.partitions[at];
+        // A page may be empty although more follow.
         while partition.rows.is_empty() && !partition.is_ended {
             let mut request = self
                 .query
@@ -149,6 +150,7 @@ impl MergedRows {
                 request = request.with("x-ms-continuation", token);
             }
             let response = client.send(&SystemEnv, &request).await?;
+            // Rows may have been returned already, so the query cannot start over here.
             if response.is_range_gone() {
                 return Err(Failure::refused(
                     "a partition was split or merged during the query: run it again",
