@@ -84,6 +84,8 @@ def python(root, work):
         raise Unprepared(f"there is no {interpreter}")
     report = work / "python.xml"
     command = [str(interpreter), "-m", "pytest", "tests", "-m", "cosmosEmulator or cosmosQuery or cosmosLong"]
+    # Other forms of traceback parse the sources again, which ends Python 3.11 inside deep recursion.
+    command.append("--tb=native")
     command += ["-p", "no:cacheprovider", "-q", f"--junitxml={report}"]
     run_tool(command, folder, {"PYTHONDONTWRITEBYTECODE": "1"}, work / "python.log")
     return junit([report] if report.exists() else [])

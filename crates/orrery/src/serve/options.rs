@@ -523,6 +523,24 @@ mod tests {
     }
 
     #[test]
+    fn memory_can_be_turned_off_by_a_more_specific_source() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("orrery.toml");
+        fs::write(&file, "in-memory = true\n").unwrap();
+        let command = || command().mut_args(|argument| argument.env(None));
+        for (flags, is_memory) in
+            [(&[][..], true), (&["--in-memory=false"][..], false), (&["--data", "/srv/orrery"][..], false)]
+        {
+            let matches = command().get_matches_from([&["serve"][..], flags].concat());
+            let arguments = ServeOptions::from_arg_matches(&matches).unwrap();
+            let sources = OptionSources::gather(&arguments, &matches, Some(&file)).ok().unwrap();
+            let settings = sources.resolve().ok().unwrap();
+            let found = matches!(settings.storage, crate::serve::settings::StorageSettings::Memory);
+            assert_eq!(found, is_memory, "{flags:?}");
+        }
+    }
+
+    #[test]
     fn arguments_win_over_the_file() {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("orrery.toml");

@@ -301,8 +301,12 @@ impl OptionSources {
             store: self.file.store.as_ref(),
         };
         let mut path = None;
+        let mut memory_is_off = false;
         // Flags, then variables, then the file.
         for StorageChoice { in_memory, data, store } in [arguments(true), arguments(false), file] {
+            // `--in-memory=false` overrides what a variable or the file says.
+            memory_is_off |= in_memory == Some(false);
+            let in_memory = in_memory.filter(|_| !memory_is_off);
             match (in_memory, data, store) {
                 (Some(true), Some(_), _) => {
                     return Err(Failure::usage("data and in-memory are mutually exclusive: remove one"));
