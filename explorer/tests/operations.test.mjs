@@ -45,8 +45,8 @@ describe('a partition', () => {
       await dialog.getByText(/, 1 matching/).waitFor();
       await dialog.getByRole('button', { name: wanted, exact: true }).click();
       await page.waitForURL(/orders\/items/);
-      assert.equal(await page.getByLabel('WHERE').inputValue(), `c["customer"] = ${JSON.parse(wanted).map((part) => JSON.stringify(part))[0]}`);
       await page.getByText('10 items', { exact: true }).last().waitFor();
+      assert.equal(await page.getByLabel('WHERE').inputValue(), `c["customer"] = ${JSON.parse(wanted).map((part) => JSON.stringify(part))[0]}`);
     });
   });
 

@@ -45,6 +45,7 @@ export const object = <M extends Members>(members: M): Shape<Object<M>> => ({
 });
 
 const hotKey = object({ partitionKey: text, requestUnits: number, sharePercent: number });
+const hotKeyBySecond = object({ partitionKey: text, requestUnits: number, sharePercent: number, usedBySecond: optional(list(number)) });
 const largeKey = object({ partitionKey: text, items: number, bytes: number });
 
 export const partition = object({
@@ -85,7 +86,7 @@ export const heat = object({
       requestUnitsPerSecond: number,
       throttled: number,
       banked: number,
-      hottestKeys: list(hotKey),
+      hottestKeys: list(hotKeyBySecond),
       usedBySecond: list(number),
       throttledBySecond: list(number),
     }),
@@ -226,6 +227,7 @@ const candidate = object({
   hotFactor: number,
   throttled: object({ requests: number, share: number }),
   neededThroughput: object({ now: number, inAYear: number }),
+  costPerMonth: anything,
   transactions: anything,
   operations: list(object({ name: text, estimated: flag, requests: number, throttled: number, requestUnits: number, partitions: number })),
 });
@@ -261,6 +263,8 @@ export const advice = object({
   missing: list(text),
   candidates: list(candidate),
   suffixPlans: list(suffixPlan),
+  /** What the exports of the service say, where they were given. */
+  service: anything,
   notes: list(text),
 });
 

@@ -1,5 +1,5 @@
 // Stored procedures, triggers and functions: written, saved and, where it is a procedure, run.
-import { useEffect, useState } from 'preact/hooks';
+import { useState } from 'preact/hooks';
 import { type Resource, containerPath, headerJson, listChildren } from '../api/calls';
 import { call, post } from '../api/client';
 import { Editor } from '../editor/editor';
@@ -96,16 +96,13 @@ export function ScriptsPage({ place, definition }: ContainerProps) {
 
 function ScriptEditor({ place, paths, open, onSaved, onDeleted }: { place: ContainerProps['place']; paths: string[]; open: Open; onSaved: (script: Script) => void; onDeleted: () => void }) {
   const kind = KINDS[open.kind];
-  const [id, setId] = useState(open.script?.id ?? '');
+  const [id, setId] = useState(open.script?.id ?? 'example');
   const [body, setBody] = useState(open.script?.body ?? kind.template('example'));
   const [type, setType] = useState(open.script?.triggerType ?? 'Pre');
   const [operation, setOperation] = useState(open.script?.triggerOperation ?? 'All');
   const [error, setError] = useState<string | null>(null);
   const [deleting, setDeleting] = useState(false);
   const changed = !open.script || body !== open.script.body || type !== (open.script.triggerType ?? 'Pre') || operation !== (open.script.triggerOperation ?? 'All');
-  useEffect(() => {
-    if (!open.script) setId('example');
-  }, []);
   const save = async (): Promise<boolean> => {
     const script = { id, body, ...(open.kind === 'triggers' ? { triggerType: type, triggerOperation: operation } : {}) };
     try {
