@@ -84,7 +84,7 @@ pub fn push_key(out: &mut Vec<u8>, number: u64) {
     push_number(out, number / ITEMS_PER_KEY, 8);
 }
 
-/// Appends a number with at least so many digits.
+/// Appends a number, padded with zeros to a minimum number of digits.
 pub fn push_number(out: &mut Vec<u8>, mut number: u64, width: usize) {
     let start = out.len();
     while number > 0 || out.len() - start < width {

@@ -65,7 +65,7 @@ pub fn run(plan: &Plan) -> Result<Tally, String> {
 
 /// Signatures stay valid for 15 minutes.
 const REFRESH_TIME: Duration = Duration::from_mins(5);
-/// No operation takes this long: whoever waits longer waits for nothing.
+/// No operation takes this long: beyond it the response will not come.
 const SILENCE_MAX: Duration = Duration::from_secs(100);
 const INBOX_BYTES: usize = 32 << 10;
 

@@ -393,7 +393,7 @@ impl Candidate {
                 }
                 return Visit::Prefixes(prefixes.iter().map(|prefix| prefix.place).collect());
             };
-            // Nobody lists so many keys: such a read fans out.
+            // Too many keys to list: such a read fans out.
             if prefixes.len().saturating_mul(choices.len()) > KEYS_MAX {
                 return Visit::Everywhere;
             }

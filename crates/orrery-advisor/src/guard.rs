@@ -80,7 +80,7 @@ impl Rules {
         let percents =
             [traffic.key_percent, traffic.throttled_percent, sizes.key_percent, sizes.item_percent];
         let numbers = percents.iter().copied().chain([limits.charge]);
-        // A limit that is no number would never be exceeded.
+        // NaN as a limit would never be exceeded.
         let numbers = numbers.chain(rules.operations.iter().map(|own| own.charge)).flatten();
         if !numbers.clone().all(|number| number.is_finite() && number >= 0.0) {
             return Err("limits must not be negative".to_owned());

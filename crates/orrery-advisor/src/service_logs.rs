@@ -2,7 +2,7 @@
 //! `DataPlaneRequests`, `QueryRuntimeStatistics`, `PartitionKeyRUConsumption` and `PartitionKeyStatistics`, in the tables
 //! of Log Analytics (`CDB…`), in the older shared table (`requestCharge_s`), and as written to storage accounts.
 //!
-//! Requests are joined with their query and key by activity id. What a log lacks is counted and said, never made up.
+//! Requests are joined with their query and key by activity id. What a log lacks is counted and reported, never guessed.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -68,7 +68,7 @@ impl ServiceLogs {
         if self.records > RECORDS_MAX {
             return Err(LogError::TooLong);
         }
-        // Single records may lack a column, but if all do, this is no such log.
+        // Single records may lack a column, but if all do, this is another kind of log.
         if !records.is_empty() && !records.iter().any(is_logged) {
             return Err(LogError::Unknown);
         }

@@ -1,8 +1,8 @@
 //! The ledger: what each logical partition used over the last minutes, counted exactly, where [`super::heat`] finds only
 //! the hottest.
 //!
-//! Bounded: a partition tracks so many keys, all partitions together so many; usage of keys beyond that, and of requests
-//! without a single key, is counted as that of others. Kept in memory.
+//! Bounded: there is a maximum of keys per partition and one for the process; the usage of further keys, and of requests
+//! without a single key, is counted together as that of others. Kept in memory.
 
 use std::collections::HashMap;
 use std::sync::Arc;

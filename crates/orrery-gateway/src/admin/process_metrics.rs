@@ -71,7 +71,7 @@ const TICKS_PER_SECOND: f64 = 100.0;
 const PAGE_BYTES: f64 = 4096.0;
 
 fn open_files_max() -> Option<f64> {
-    // The soft limit comes first, and it is the one that applies. `unlimited` is no number, and has no series.
+    // The soft limit comes first, and it is the one that applies. `unlimited` is not a number, so it has no series.
     let limits = fs::read_to_string("/proc/self/limits").ok()?;
     limits
         .lines()

@@ -225,7 +225,7 @@ fn put(object: &mut Value, path: &[String], value: Value) -> Option<()> {
 }
 
 fn read(kind: ColumnType, text: &str) -> Option<Value> {
-    // By the syntax of JSON, so 007 is no number.
+    // By the syntax of JSON, so 007 is not a number.
     let number =
         || value::parse(text.trim().as_bytes()).ok().filter(|value| matches!(value, Value::Number(_)));
     let boolean = || match text.trim() {
