@@ -207,7 +207,8 @@ impl Head {
                 }
                 Some(b'c' | b'C') => {
                     if let Some(value) = value_of(line, b"content-length:") {
-                        head.length = Some(number(value).ok_or("the response's content-length is not a number")?);
+                        head.length =
+                            Some(number(value).ok_or("the response's content-length is not a number")?);
                     } else if let Some(value) = value_of(line, b"connection:") {
                         head.closes = value.trim_ascii().eq_ignore_ascii_case(b"close");
                     }
